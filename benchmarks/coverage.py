@@ -20,7 +20,7 @@ import numpy as np
 
 from etprof.analysis.compare.comparison import judge_changes
 from etprof.analysis.split.operators import PartTimes
-from etprof.history.gate import Comparison, Judgement, judge_all
+from etprof.history.gate import Judgement, MetricComparison, judge_all
 from etprof.history.ingest import metric_of
 from etprof.history.metric_names import HEADLINE, METRICS
 from etprof.history.run_spread import DEFAULT_THRESHOLD
@@ -358,7 +358,7 @@ def check(
     history: History, candidates: Mapping[Place, float], windows: Sequence[int]
 ) -> list[dict[Place, list[Judgement]]]:
     """Makes a whole check, steps and drifts, for each window; the judge is the product's."""
-    found: dict[int, list[tuple[Place, Comparison]]] = {window: [] for window in windows}
+    found: dict[int, list[tuple[Place, MetricComparison]]] = {window: [] for window in windows}
     for metric in METRICS:
         places = [place for place in history if place[1] == metric]
         spreads = [spread_of_neighbours(history[place]) for place in places]
@@ -375,9 +375,9 @@ def check(
                 members = [logs[i] for i in level.members[-window:]]
                 step = departure(members, value, level.spread)
                 before = math.exp(value - step.change)
-                made.append((place, Comparison(after, (), before, DEFAULT_THRESHOLD, step)))
+                made.append((place, MetricComparison(after, (), before, DEFAULT_THRESHOLD, step)))
                 if line is not None:
-                    drift = Comparison(
+                    drift = MetricComparison(
                         after, (), math.exp(line.start), DEFAULT_THRESHOLD, line.total, drift=line
                     )
                     made.append((place, drift))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from etprof.base.units import format_change
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import parse_matrix
-from etprof.bench.session import Request, Session
+from etprof.bench.session import MatrixSession, Request
 from etprof.dashboard.export import export_site
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.selection import find_runs, pin_runs
@@ -29,8 +29,8 @@ from etprof.history.store import open_store
 
 if TYPE_CHECKING:
     from etprof.bench.combinations import Unit
-    from etprof.bench.execution import Outcome
-    from etprof.history.check import Checked
+    from etprof.bench.execution import UnitOutcome
+    from etprof.history.check import CheckedMetric
     from etprof.history.store import Store
 
 PINNED = "first"
@@ -47,7 +47,7 @@ class Silent:
     def step(self, unit: Unit, text: str, done: int, total: int) -> None:
         """Says nothing."""
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: UnitOutcome) -> None:
         """Ends the benchmark when a run failed."""
         if outcome.errors:
             sys.exit(f"{outcome.unit.text}: {outcome.errors[0]}")
@@ -60,10 +60,10 @@ def measure(folder: Path, store: Store, variant: str, blocks: int) -> None:
         "measurement": {"blocks": blocks, "etdump_runs": 5},
     }
     units, _ = expand(parse_matrix(json.dumps(document), variant))
-    Session(units, Request(folder / variant), store, Silent()).run()
+    MatrixSession(units, Request(folder / variant), store, Silent()).run()
 
 
-def check(store: Store) -> Checked:
+def check(store: Store) -> CheckedMetric:
     """Compares the newest run with the pinned one, by its latency."""
     with store.session() as session:
         result = check_history(session, CheckRequest(PINNED, metrics=("latency_ns",)))
@@ -79,7 +79,7 @@ def colour(store: Store, folder: Path) -> str:
     return {"worse": "red", "better": "green", "same": "grey"}.get("".join(found), str(found))
 
 
-def repeat(folder: Path, number: int, blocks: int) -> dict[str, tuple[Checked, str]]:
+def repeat(folder: Path, number: int, blocks: int) -> dict[str, tuple[CheckedMetric, str]]:
     """Returns what gate and dashboard make of the same model and of the slower one."""
     store = open_store(folder / f"history{number}.sqlite")
     for _ in range(STEADY_RUNS):

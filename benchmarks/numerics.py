@@ -32,7 +32,7 @@ from etprof.export.stages import StageClock
 from etprof.model_registry.registry import find_models
 from etprof.numerics.session import (
     GapRequest,
-    Launched,
+    ModeOutputs,
     TappedPrograms,
     compare_own,
     compare_with_eager,
@@ -78,7 +78,7 @@ def tapped_reader(programs: TappedPrograms, name: str) -> str:
 
 
 def excesses(
-    programs: TappedPrograms, launched: Launched, precision: Precision
+    programs: TappedPrograms, launched: ModeOutputs, precision: Precision
 ) -> dict[str, float]:
     """Returns each operator's own error as a part of what is explained, in the graph's order."""
     return {
@@ -88,7 +88,7 @@ def excesses(
 
 
 def is_found(
-    programs: TappedPrograms, launched: Launched, weight: Weight, precision: Precision
+    programs: TappedPrograms, launched: ModeOutputs, weight: Weight, precision: Precision
 ) -> bool:
     """Changes a weight, and tells whether its operator is first in both ways; changes it back."""
     expected = tapped_reader(programs, weight.reader)

@@ -29,6 +29,12 @@ IMPORTED_ONCE_YET: set[str] = set()
 HOLD_PATHS: frozenset[str] = frozenset()
 """Modules of analysis, tables and views that import pathlib."""
 
+DOUBLED_CLASSES = {"Experiment", "Run"}
+"""Classes of one name: those of the Python API, and the records that they are views of."""
+
+VAGUE_NAMES = 2_437
+"""Variables and parameters that are called `each`, `found` and the like, at most."""
+
 OWN_FORMATS = 33
 """Numbers formatted outside base/units.py, at most."""
 

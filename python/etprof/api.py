@@ -101,7 +101,7 @@ def side_by_side(*runs: Run | str | Path) -> pd.DataFrame:
     `is_unbeaten` marks those that no other run of the same model on the same machine beats in
     latency, likeness to the float32 model and size at once. Raises UsageError for fewer than two.
     """
-    loaded = [each if isinstance(each, Run) else load_run(each) for each in runs]
+    loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
     found = place_side_by_side([each.assessment for each in loaded])
     if found is None:
         raise UsageError("side_by_side takes two runs or more")
@@ -243,13 +243,13 @@ class Run:
         if found.split.times is None:
             return None
         details = [
-            each for each in self.assessment.insight.of(found.name).details if each.row.times
+            detail for detail in self.assessment.insight.of(found.name).details if detail.row.times
         ]
         paths = {each.module_path or "" for each in details}
         inside = {path for path in paths if not module or f"{path}.".startswith(f"{module}.")}
         if not inside:
             known = (tuple(itertools.accumulate(path.split("."), "{}.{}".format)) for path in paths)
-            modules = {each for parents in known for each in parents}
+            modules = {parent for parents in known for parent in parents}
             msg = f"module {module!r} has no operators here{suggest(module, modules)}"
             raise UsageError(msg)
         chosen = (each.row.times for each in details if (each.module_path or "") in inside)

@@ -38,7 +38,7 @@ from etprof.export.request import USUAL_PRECISION, ExportOptions, ExportRequest,
 from etprof.model_registry.registry import find_model
 from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
-from etprof.run.manifest import Compared, Measurement, Seconds, Setup
+from etprof.run.manifest import ComparisonSettings, Measurement, Seconds, Setup
 from etprof.run.program import describe_program
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, runner_of_preset
 
@@ -269,7 +269,7 @@ class Config(ProgramConfig, WholeModel):
         tuple[ExperimentConfig, ...], Field(min_length=1, max_length=MOST_ENTRIES)
     ]
     measurement: MeasurementConfig = MeasurementConfig()
-    analysis: Compared = Compared()
+    analysis: ComparisonSettings = ComparisonSettings()
 
     @property
     def folder(self) -> Path:
@@ -340,7 +340,7 @@ class Config(ProgramConfig, WholeModel):
             if each.program and each.program not in self.programs:
                 known = suggest(each.program, self.programs)
                 yield f"experiments.{index}.program: no program {each.program!r}{known}"
-        for name in self.programs.keys() - {each.program for each in self.experiments}:
+        for name in self.programs.keys() - {experiment.program for experiment in self.experiments}:
             yield f'programs.{name}: no experiment runs it; give one `"program": "{name}"`'
 
 
@@ -475,7 +475,7 @@ def _built_beside(folder: Path, preset: str) -> Path | None:
     """Returns the preset's runner of the checkout that a config is in; None where it is in none."""
     place = runner_of_preset(preset)
     checkouts = (each for each in (folder.resolve(), *folder.resolve().parents))
-    return next((each / place for each in checkouts if (each / place).is_file()), None)
+    return next((checkout / place for checkout in checkouts if (checkout / place).is_file()), None)
 
 
 def _missing_files(config: Config) -> list[str]:

@@ -16,7 +16,7 @@ from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.units import format_size
 from etprof.etdump.reader import import_native
-from etprof.targets.policy import Check
+from etprof.targets.policy import ReadinessCheck
 from etprof.targets.registry import find_parts, kind_of, load
 from etprof.targets.runner import ask_host_runner, read_cpu
 
@@ -25,7 +25,7 @@ _LEAST_FREE_BYTES = 2 * 2**30
 _COMPILERS = ("c++", "g++", "clang++")
 
 
-def examine_target(name: str, fields: Mapping[str, object]) -> list[Check]:
+def examine_target(name: str, fields: Mapping[str, object]) -> list[ReadinessCheck]:
     """Walks the checklist of a kind of target; `fields` are those of a config's `target`.
 
     Raises UsageError for a kind without one: `examine` says of those what there is to say.
@@ -33,15 +33,15 @@ def examine_target(name: str, fields: Mapping[str, object]) -> list[Check]:
     kind = kind_of(name)
     if kind.checklist is None:
         raise UsageError(f"--target {name} has no checklist; `etprof doctor` says what is there")
-    walked: list[Check] = load(kind.checklist)(
+    walked: list[ReadinessCheck] = load(kind.checklist)(
         **{kind.takes[key]: value for key, value in fields.items() if key in kind.takes}
     )
     return [_check_cmake(), _check_ninja(), *walked]
 
 
-def examine() -> list[Check]:
+def examine() -> list[ReadinessCheck]:
     """Examines every part; none of them stops the others."""
-    checks: tuple[Callable[[], Check], ...] = (
+    checks: tuple[Callable[[], ReadinessCheck], ...] = (
         _check_python,
         _check_reader,
         _check_runner,
@@ -56,18 +56,18 @@ def examine() -> list[Check]:
     return [check() for check in checks] + _check_target_parts()
 
 
-def _check_python() -> Check:
+def _check_python() -> ReadinessCheck:
     detail = f"etprof {__version__} on Python {platform.python_version()}"
-    return Check("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
+    return ReadinessCheck("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
 
 
-def _check_reader() -> Check:
+def _check_reader() -> ReadinessCheck:
     part = "ETDump reader"
     try:
         import_native()
     except EtprofError as error:
-        return Check(part, "missing", str(error), "pip install .")
-    return Check(part, "ok", "native")
+        return ReadinessCheck(part, "missing", str(error), "pip install .")
+    return ReadinessCheck(part, "ok", "native")
 
 
 def _ask_runner(flag: str) -> dict[str, object]:
@@ -77,29 +77,29 @@ def _ask_runner(flag: str) -> dict[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _check_runner() -> Check:
+def _check_runner() -> ReadinessCheck:
     part = "etprof-runner"
     try:
         build = _ask_runner("--build-info")
     except (EtprofError, ValueError) as error:
-        return Check(part, "missing", str(error), "pip install .")
+        return ReadinessCheck(part, "missing", str(error), "pip install .")
     built = build.get("build", build)
     detail = "built for this machine"
     if isinstance(built, dict):
         detail += f" against ExecuTorch {built.get('executorch_version', '?')}"
-    return Check(part, "ok", detail)
+    return ReadinessCheck(part, "ok", detail)
 
 
-def _check_sme2() -> Check:
+def _check_sme2() -> ReadinessCheck:
     part = "SME2"
     try:
         has_sme2 = read_cpu(ask_host_runner(["--cpu-info"], timeout_s=30).stdout).has_sme2
     except (EtprofError, ValueError) as error:
-        return Check(part, "missing", str(error), "pip install .")
+        return ReadinessCheck(part, "missing", str(error), "pip install .")
     if has_sme2:
-        return Check(part, "ok", "this CPU has it: on and off can be measured here")
+        return ReadinessCheck(part, "ok", "this CPU has it: on and off can be measured here")
     way_out = "measure on an SME2 phone or Mac; the emulator proves kernels, not times"
-    return Check(part, "note", f"not in this {platform.machine()} CPU", way_out)
+    return ReadinessCheck(part, "note", f"not in this {platform.machine()} CPU", way_out)
 
 
 def _pinned(package: str) -> str | None:
@@ -110,65 +110,67 @@ def _pinned(package: str) -> str | None:
     return None
 
 
-def _check_package(package: str, gives: str) -> Check:
+def _check_package(package: str, gives: str) -> ReadinessCheck:
     needed = _pinned(package) or package
     try:
         found = version(package)
     except PackageNotFoundError:
-        return Check(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
-    return Check(package, "ok", f"{found} (wanted: {needed})")
+        return ReadinessCheck(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
+    return ReadinessCheck(package, "ok", f"{found} (wanted: {needed})")
 
 
-def _check_executorch() -> Check:
+def _check_executorch() -> ReadinessCheck:
     return _check_package("executorch", "export")
 
 
-def _check_torch() -> Check:
+def _check_torch() -> ReadinessCheck:
     return _check_package("torch", "export")
 
 
-def _check_cmake() -> Check:
+def _check_cmake() -> ReadinessCheck:
     part, way_out = "CMake", "pip install 'cmake>=3.28'"
     needed = "only to build runners from a checkout"
     program = shutil.which("cmake")
     if program is None:
-        return Check(part, "note", f"not found; needed {needed}", way_out)
+        return ReadinessCheck(part, "note", f"not found; needed {needed}", way_out)
     match = re.search(r"(\d+)\.(\d+)", run_command([program, "--version"], timeout_s=30).stdout)
     if match is None or (int(match[1]), int(match[2])) < _LEAST_CMAKE:
         found = match[0] if match else "unknown version"
-        return Check(part, "note", f"{found} is too old; needed {needed}", way_out)
-    return Check(part, "ok", f"{match[0]} at {program}")
+        return ReadinessCheck(part, "note", f"{found} is too old; needed {needed}", way_out)
+    return ReadinessCheck(part, "ok", f"{match[0]} at {program}")
 
 
-def _check_ninja() -> Check:
+def _check_ninja() -> ReadinessCheck:
     if path := shutil.which("ninja"):
-        return Check("Ninja", "ok", path)
+        return ReadinessCheck("Ninja", "ok", path)
     detail = "not found; needed only to build runners from a checkout"
-    return Check("Ninja", "note", detail, "pip install ninja")
+    return ReadinessCheck("Ninja", "note", detail, "pip install ninja")
 
 
-def _check_compiler() -> Check:
+def _check_compiler() -> ReadinessCheck:
     part = "C++ compiler"
     for name in _COMPILERS:
         if path := shutil.which(name):
-            return Check(part, "ok", path)
+            return ReadinessCheck(part, "ok", path)
     way_out = "apt install g++" if sys.platform == "linux" else "xcode-select --install"
-    return Check(part, "note", "not found; needed only to build runners from a checkout", way_out)
+    return ReadinessCheck(
+        part, "note", "not found; needed only to build runners from a checkout", way_out
+    )
 
 
-def _check_target_parts() -> list[Check]:
+def _check_target_parts() -> list[ReadinessCheck]:
     """Reports what targets need beside etprof; none is needed to measure on this machine."""
     return [
-        Check(part.name, "ok", str(part.path))
+        ReadinessCheck(part.name, "ok", str(part.path))
         if part.path
-        else Check(part.name, "note", part.problem or "not set up", part.way_out)
+        else ReadinessCheck(part.name, "note", part.problem or "not set up", part.way_out)
         for part in find_parts()
     ]
 
 
-def _check_disk() -> Check:
+def _check_disk() -> ReadinessCheck:
     free = shutil.disk_usage(Path.cwd()).free
     detail = f"{format_size(free)} free in this folder"
     if free < _LEAST_FREE_BYTES:
-        return Check("Disk", "note", detail, "exports and runs of large models need more")
-    return Check("Disk", "ok", detail)
+        return ReadinessCheck("Disk", "note", detail, "exports and runs of large models need more")
+    return ReadinessCheck("Disk", "ok", detail)

@@ -27,7 +27,7 @@ from typing import Final
 
 from etprof.base.errors import BuildError
 from etprof.base.process import run_command
-from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
+from etprof.targets.emulator.apt import PackageArchive, PackageSource, find_archive
 from tests.distros.pip_settings import find_pip_settings
 from tests.distros.readme import Step, read_steps
 from tests.distros.root import HOME, USER_ID, Bind, Root, remove_tree, run_alone
@@ -60,7 +60,7 @@ class Distribution:
     script: str
     """Of debootstrap, by the name that all of the family's releases share."""
 
-    def why_not(self, archive: Archive | None) -> str | None:
+    def why_not(self, archive: PackageArchive | None) -> str | None:
         """Returns why this machine's archive does not have it; None when it has."""
         if archive is None:
             return "there are no apt sources of a Debian or Ubuntu release here"
@@ -89,7 +89,7 @@ class Trial:
     """One distribution that is tried in a folder."""
 
     distribution: Distribution
-    archive: Archive
+    archive: PackageArchive
     folder: Path
     base: Path
 
@@ -236,7 +236,7 @@ def describe_commit() -> str:
 
 
 def try_one(
-    distribution: Distribution, archive: Archive | None, arguments: argparse.Namespace
+    distribution: Distribution, archive: PackageArchive | None, arguments: argparse.Namespace
 ) -> bool | None:
     """Tries one; returns whether README holds there, None when it cannot be had."""
     name = f"{distribution.title} ({distribution.suite})"

@@ -16,7 +16,7 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import main
 from etprof.etrecord.program import describe_etrecord, describe_program
 from etprof.export.request import ExportRequest
-from etprof.importing.alone import Told, load_alone
+from etprof.importing.alone import ClockOptions, load_alone
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def recorded(
 
 
 def analyzed(files: Recorded, *, with_program: bool) -> ExperimentAnalysis:
-    told = Told(
+    told = ClockOptions(
         time_scale="ns",
         etrecord=files.etrecord,
         describe=(lambda _: describe_program(files.pte, files.etrecord))
@@ -141,7 +141,9 @@ def test_of_methods_alike_the_user_says_which_ran(recorded: Recorded) -> None:
         return found.model_copy(update={"methods": {"prefill": method, "decode": method}})
 
     def load(method: str | None) -> Run:
-        told = Told(time_scale="ns", etrecord=recorded.etrecord, describe=describe, method=method)
+        told = ClockOptions(
+            time_scale="ns", etrecord=recorded.etrecord, describe=describe, method=method
+        )
         return load_alone(recorded.etdump, told)
 
     with pytest.raises(UsageError, match=r"prefill, decode.*--method NAME"):

@@ -21,7 +21,7 @@ from tests.world.spec import Capabilities, Failure, RunSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.pipeline import MeasuredRun
 
 EXPERIMENTS = [Experiment(name="linux_off", sme="off"), Experiment(name="linux_on", sme="sme2")]
 BLOCKS = 2
@@ -30,7 +30,7 @@ LAUNCHES = len(EXPERIMENTS) * (BLOCKS + 1) + 1
 SPLITS = {each.name for each in EXPERIMENTS}
 
 
-def run_with(folder: Path, target: SimTarget, settings: Settings) -> Measured:
+def run_with(folder: Path, target: SimTarget, settings: Settings) -> MeasuredRun:
     model = folder / "m.pte"
     model.write_bytes(b"program")
     return measure(
@@ -44,7 +44,7 @@ def run_with(folder: Path, target: SimTarget, settings: Settings) -> Measured:
 
 
 def assert_everything_is_told(
-    folder: Path, measured: Measured, capsys: pytest.CaptureFixture[str]
+    folder: Path, measured: MeasuredRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command ends in a documented code; each launch is in a table, or named as failed."""
     run = folder / "run"

@@ -21,7 +21,7 @@ from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
     from etprof.analysis.numeric_gap import NumericGaps
-    from etprof.export.lowering import Lowered
+    from etprof.export.lowering import LoweredProgram
     from etprof.export.request import ExportOptions
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
@@ -60,7 +60,7 @@ def test_a_weight_that_is_off_by_one_per_cent_is_named_first(
 
     def lower_broken(
         programs: dict[str, torch.export.ExportedProgram], backend: str, options: ExportOptions
-    ) -> Lowered:
+    ) -> LoweredProgram:
         for program in programs.values():
             state = program.state_dict
             value = torch.nn.Parameter(state[weight] * 1.01, requires_grad=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.split.evidence import read_evidence
-from etprof.analysis.split.work import Work, add_work, load_bytes, tile_uses
+from etprof.analysis.split.work import ProductWork, add_work, load_bytes, tile_uses
 from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.run.program import describe_program
@@ -64,7 +64,7 @@ def laboratory(exports: Exports, tmp_path_factory: pytest.TempPathFactory) -> La
     return made
 
 
-def work_of(counted: ModeEvidence) -> Work:
+def work_of(counted: ModeEvidence) -> ProductWork:
     found = add_work(tile_uses({"sme2": counted}))
     assert found is not None
     return found

@@ -199,8 +199,8 @@ MUTATIONS = (
     ),
     Mutation(
         46, "a run that was cut off is complete", "run/validation.py",
-        'if manifest.status == "running":\n        yield Finding(\n            "incomplete",',
-        'if manifest.status == "running":\n        yield Finding(\n            "ok",',
+        'if manifest.status == "running":\n        yield ValidationFinding(\n            "incomplete",',
+        'if manifest.status == "running":\n        yield ValidationFinding(\n            "ok",',
         (RUN_CONFIG,),
     ),
     Mutation(

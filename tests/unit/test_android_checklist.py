@@ -16,7 +16,7 @@ from etprof.targets.android.libraries import NDK_VARIABLES
 from tests.unit.test_android_libraries import write_elf
 
 if TYPE_CHECKING:
-    from etprof.targets.policy import Check
+    from etprof.targets.policy import ReadinessCheck
 
 GOOD: dict[str, object] = {
     "manufacturer": "Maker", "model": "M1", "soc_model": None, "android_version": "16",
@@ -64,7 +64,7 @@ def phone(monkeypatch: pytest.MonkeyPatch) -> Phone:
     return phone
 
 
-def walked(runner: Path | None = None, address: str | None = None) -> dict[str, Check]:
+def walked(runner: Path | None = None, address: str | None = None) -> dict[str, ReadinessCheck]:
     return {check.part: check for check in checklist.walk(None, address, runner)}
 
 

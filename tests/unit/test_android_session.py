@@ -18,7 +18,7 @@ import pytest
 from etprof.base.errors import TargetError
 from etprof.run.directory import list_files
 from etprof.targets.android.adb import Adb
-from etprof.targets.android.session import RemoteFile, Session, bring_results
+from etprof.targets.android.session import DeviceSession, RemoteFile, bring_results
 from etprof.targets.android.target import AndroidTarget, translate
 from etprof.targets.leftovers import mark_of
 from etprof.targets.request import RunnerRequest
@@ -139,7 +139,7 @@ def test_the_result_is_brought_last() -> None:
 
 def test_what_a_killed_etprof_left_is_ended_and_that_of_others_stays(phone: Phone) -> None:
     """Mutant 57: its runner would disturb every time that is measured."""
-    own = Session(phone.target.adb, str(phone.root))
+    own = DeviceSession(phone.target.adb, str(phone.root))
     start = own.folder.rpartition("/")[2].partition(f"-{os.getpid()}-")[0]
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -38,7 +38,7 @@ from tests.world.spec import plain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.bench.execution import Outcome
+    from etprof.bench.execution import UnitOutcome
     from etprof.config import Config
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
@@ -58,7 +58,7 @@ class Silent:
     def step(self, *what: object) -> None:
         self.told.append(what)
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: UnitOutcome) -> None:
         self.told.append(outcome)
 
 
@@ -126,7 +126,7 @@ class Bench:
         units, _ = expand(parse_matrix(json.dumps(document), "m"))
         return [Task(unit, self.program, unit.run_directory(self.folder)) for unit in units]
 
-    def run(self, tasks: list[Task], *, resume: bool = False) -> list[Outcome]:
+    def run(self, tasks: list[Task], *, resume: bool = False) -> list[UnitOutcome]:
         return list(run_here(tasks, Silent(), resume=resume))
 
 

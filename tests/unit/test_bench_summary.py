@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from etprof.bench.combinations import LeftOut, expand
-from etprof.bench.execution import Outcome
+from etprof.bench.combinations import SkippedCombination, expand
+from etprof.bench.execution import UnitOutcome
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.prompt_lengths import (
     conclude,
@@ -19,8 +19,8 @@ from etprof.bench.prompt_lengths import (
     prompt_length_table,
 )
 from etprof.bench.prompt_work import PromptWork
-from etprof.bench.rows import Row, make_rows
-from etprof.bench.session import Kept
+from etprof.bench.rows import BenchRow, make_rows
+from etprof.bench.session import StoredUnit
 from etprof.bench.summary import (
     render_markdown,
     speed_table,
@@ -58,22 +58,22 @@ def on_and_off(folder: Path, **changes: Any) -> tuple[StoredRun, ...]:  # noqa: 
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> list[Kept]:
+def kept(tmp_path: Path) -> list[StoredUnit]:
     """A run with SME2 on and off, and one that was never exported."""
     works, broken = units(precisions=["fp32", "int8"])
     return [
-        Kept(Outcome(works, duration_s=1.5, worker="host:1"), on_and_off(tmp_path)),
-        Kept(Outcome(broken, ("not exported: no <b>weights</b> | today",)), ()),
+        StoredUnit(UnitOutcome(works, duration_s=1.5, worker="host:1"), on_and_off(tmp_path)),
+        StoredUnit(UnitOutcome(broken, ("not exported: no <b>weights</b> | today",)), ()),
     ]
 
 
-def shown(kept: list[Kept]) -> str:
+def shown(kept: list[StoredUnit]) -> str:
     stream = io.StringIO()
     Console(file=stream, width=160).print(terminal_table(summary_table("m", make_rows(kept))))
     return stream.getvalue()
 
 
-def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[Kept]) -> None:
+def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[StoredUnit]) -> None:
     table = summary_table("m", make_rows(kept))
     assert table.title == "m: 3 experiments, 1 failed; host, toy_cnn, xnnpack"
     headings = [each.heading for each in shown_columns(table, "everywhere")]
@@ -89,15 +89,15 @@ def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[Kept]) -
     assert "no <b>weights</b>" in text
 
 
-def test_markdown_takes_names_as_text(kept: list[Kept]) -> None:
-    text = render_markdown("a*b", make_rows(kept), kept, [LeftOut("x|y", "excluded")])
+def test_markdown_takes_names_as_text(kept: list[StoredUnit]) -> None:
+    text = render_markdown("a*b", make_rows(kept), kept, [SkippedCombination("x|y", "excluded")])
     assert "# a\\*b: 3 experiments, 1 failed; host, toy\\_cnn, xnnpack" in text
     assert "no &lt;b&gt;weights&lt;/b&gt; \\| today" in text
     assert "- x\\|y: excluded" in text
     assert "<b>" not in text
 
 
-def test_json_has_every_metric_and_failure(kept: list[Kept]) -> None:
+def test_json_has_every_metric_and_failure(kept: list[StoredUnit]) -> None:
     document = summary_document("m", make_rows(kept), kept, [])
     off, on, failed = document["rows"]
     assert on["metrics"]["latency_ns"]["value"] == pytest.approx(301_000)
@@ -109,7 +109,7 @@ def test_json_has_every_metric_and_failure(kept: list[Kept]) -> None:
     json.dumps(document, allow_nan=False)
 
 
-def generated(folder: Path, *, meaningful: bool = True) -> list[Kept]:
+def generated(folder: Path, *, meaningful: bool = True) -> list[StoredUnit]:
     """A run with SME2 on and off, whose launches read a prompt and added tokens."""
     generation = {"new_tokens": 128, "prompt_length": 512}
     (unit,) = units(models=[{"model": "decoder", "generation": generation}])
@@ -128,7 +128,7 @@ def generated(folder: Path, *, meaningful: bool = True) -> list[Kept]:
             }
     path.write_text(json.dumps(metrics))
     runs = tuple(read_run_directory(folder / "run", device="phone"))
-    return [Kept(Outcome(unit), runs)]
+    return [StoredUnit(UnitOutcome(unit), runs)]
 
 
 def test_language_models_have_rows_as_llama_bench_names_them(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_rows_of_a_language_model_have_its_quality_beside_them(tmp_path: Path) -
 
 
 def test_no_row_of_a_language_model_is_made_of_emulated_times(
-    tmp_path: Path, kept: list[Kept]
+    tmp_path: Path, kept: list[StoredUnit]
 ) -> None:
     assert speed_table(make_rows(generated(tmp_path / "e", meaningful=False))).rows == ()
     assert speed_table(make_rows(kept)).rows == ()
@@ -187,14 +187,14 @@ def test_no_row_of_a_language_model_is_made_of_emulated_times(
 def test_emulated_times_are_never_shown(tmp_path: Path) -> None:
     (unit,) = units()
     runs = on_and_off(tmp_path, platform="emulator", meaningful=False)
-    kept = [Kept(Outcome(unit), runs)]
+    kept = [StoredUnit(UnitOutcome(unit), runs)]
     text = shown(kept)
     assert "emulated: kernels, no times" in text
     assert "µs" not in text
     assert make_rows(kept)[1].effect is None
 
 
-def of_lengths(folder: Path, *, meaningful: bool = True) -> list[Row]:
+def of_lengths(folder: Path, *, meaningful: bool = True) -> list[BenchRow]:
     """Runs of 16, 64 and 512 tokens of prompt, of which SME2 is slower at the first."""
     found = []
     for length, gain in ((512, 3.0), (16, 0.5), (64, 1.5)):
@@ -211,7 +211,7 @@ def of_lengths(folder: Path, *, meaningful: bool = True) -> list[Row]:
                 if metric.name == "prefill_tokens_per_second" and run.sme_mode == "sme2":
                     metric.samples = tuple(gain * each for each in metric.samples)
         work = PromptWork(at_once=length, macs=1000 * length)
-        found.append(Kept(replace(kept.outcome, unit=own), kept.runs, None, work))
+        found.append(StoredUnit(replace(kept.outcome, unit=own), kept.runs, None, work))
     return make_rows(found)
 
 
@@ -255,7 +255,7 @@ def test_emulated_lengths_have_counted_work_and_no_times(tmp_path: Path) -> None
     )
 
 
-def test_runs_without_both_modes_have_no_lengths(kept: list[Kept], tmp_path: Path) -> None:
+def test_runs_without_both_modes_have_no_lengths(kept: list[StoredUnit], tmp_path: Path) -> None:
     assert prompt_length_table(make_rows(kept)).rows == ()
     rows = [row for row in of_lengths(tmp_path) if row.run and row.run.sme_mode == "sme2"]
     assert (prompt_length_table(rows).rows, conclude(pair_lengths(rows))) == ((), [])

@@ -12,7 +12,7 @@ import statistics
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -190,54 +190,6 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of the body, its docstring apart."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
-
-
-def array_names() -> set[str]:
-    """NDArray, and the names that modules of the package give to one of its kinds."""
-    aliases = {
-        target.id
-        for module in MODULES
-        for node in tree_of(module).body
-        if isinstance(node, ast.Assign)
-        and ast.unparse(node.value).split("[")[0].endswith("NDArray")
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return {"NDArray", *aliases}
-
-
-def takes_or_gives_arrays(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, names: Collection[str]
-) -> bool:
-    arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every += [one for one in (arguments.vararg, arguments.kwarg) if one]
-    annotations = [*(one.annotation for one in every), function.returns]
-    return any(
-        isinstance(node, ast.Name | ast.Attribute)
-        and (node.id if isinstance(node, ast.Name) else node.attr) in names
-        for annotation in annotations
-        if annotation is not None
-        for node in ast.walk(annotation)
-    )
-
-
-def test_functions_with_arrays_say_their_shapes() -> None:
-    """H4: of 61 functions with arrays one said a shape."""
-    names = array_names()
-    with_arrays = {
-        f"{module.relative_to(PACKAGE)}:{function.lineno} {function.name}": function
-        for module in MODULES
-        for function in functions(module)
-        if takes_or_gives_arrays(function, names)
-    }
-    assert len(with_arrays) > 50
-    silent = [
-        where
-        for where, function in with_arrays.items()
-        if "shape" not in (ast.get_docstring(function) or "").lower()
-    ]
-    assert not silent, "say the shape, the dtype where it matters, and the unit"
 
 
 def test_tables_and_views_touch_no_file() -> None:

@@ -18,7 +18,7 @@ import pytest
 from etprof import cli
 from etprof.base.errors import UsageError
 from etprof.base.process import Completed, run_command
-from etprof.cli import COMMANDS, Parser, build_parser, main
+from etprof.cli import COMMANDS, CommandParser, build_parser, main
 from etprof.run.directory import reserved, set_aside
 
 ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"
@@ -56,7 +56,7 @@ WRONG = {
 @pytest.mark.parametrize("choices", ["'profile', 'run'", "profile, run"])
 def test_choices_are_shown_alike_in_every_python(choices: str) -> None:
     """Python 3.13 names them without quotes, 3.11 with."""
-    parser = Parser(prog="etprof")
+    parser = CommandParser(prog="etprof")
     with pytest.raises(UsageError) as caught:
         parser.error(f"argument COMMAND: invalid choice: 'profil' (choose from {choices})")
     assert str(caught.value) == (

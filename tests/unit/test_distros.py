@@ -14,7 +14,7 @@ import pytest
 
 from etprof.base.errors import BuildError
 from etprof.targets.emulator import build
-from etprof.targets.emulator.apt import Archive
+from etprof.targets.emulator.apt import PackageArchive
 from tests.distros import __main__ as distros
 from tests.distros.pip_settings import CERTIFICATES, read_pip_settings
 from tests.distros.readme import SECTIONS, Step, read_steps
@@ -94,7 +94,7 @@ def test_pip_works_inside_as_outside(tmp_path: Path) -> None:
 
 def test_an_archive_of_another_family_has_no_such_release() -> None:
     debian, ubuntu = distros.DISTRIBUTIONS
-    archive = Archive("debian", "bookworm", "http://archive.invalid/debian/")
+    archive = PackageArchive("debian", "bookworm", "http://archive.invalid/debian/")
     assert ubuntu.why_not(archive) == "the apt sources here are Debian's"
     assert debian.why_not(None) == "there are no apt sources of a Debian or Ubuntu release here"
 

@@ -21,7 +21,7 @@ from tests.unit.test_android_libraries import write_elf
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
-    from etprof.targets.policy import Check
+    from etprof.targets.policy import ReadinessCheck
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_the_runner_says_what_it_was_built_against(
 
 @pytest.mark.parametrize("of", [doctor._check_runner, doctor._check_sme2])
 def test_a_runner_that_cannot_be_asked_is_missing(
-    monkeypatch: pytest.MonkeyPatch, of: Callable[[], Check]
+    monkeypatch: pytest.MonkeyPatch, of: Callable[[], ReadinessCheck]
 ) -> None:
     def fail(*_: object, **__: object) -> Completed:
         raise TargetError("there is no runner")

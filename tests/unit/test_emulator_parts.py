@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from etprof.base.process import Completed
 from etprof.cli import main
 from etprof.tables.machine import EMULATOR_PARTS
 from etprof.targets.emulator import apt, build, installation, qemu, sysroot
-from etprof.targets.emulator.apt import Archive, Package, PackageSource, find_archive, unpack
+from etprof.targets.emulator.apt import Package, PackageArchive, PackageSource, find_archive, unpack
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.emulator.installation import Emulator, locate
 from etprof.targets.emulator.target import EmulatorTarget
@@ -158,7 +159,7 @@ def test_an_archive_that_does_not_answer_is_named(
     program.write_text(
         "#!/bin/sh\necho 'E: The repository does not have a Release file.' >&2\nexit 100\n"
     )
-    archive = Archive("debian", "bookworm", "http://archive.invalid/debian/")
+    archive = PackageArchive("debian", "bookworm", "http://archive.invalid/debian/")
     source = PackageSource(archive, "nowhere", tmp_path / "apt")
     with pytest.raises(BuildError) as caught:
         source.update()
@@ -280,7 +281,9 @@ def test_a_package_is_fetched_with_its_version_and_hash(
     make_script(tmp_path / "bin/apt-get", APT_GET)
     make_script(tmp_path / "bin/apt-cache", APT_CACHE)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    source = PackageSource(Archive("debian", "bookworm", "http://a/"), "bookworm", tmp_path / "apt")
+    source = PackageSource(
+        PackageArchive("debian", "bookworm", "http://a/"), "bookworm", tmp_path / "apt"
+    )
     assert (source.find_version("good"), source.find_version("bad")) == ("1.0-2", None)
     package = source.fetch("good")
     file = tmp_path / "apt/packages/good_1.0_arm64.deb"
@@ -312,7 +315,7 @@ def test_a_package_that_cannot_be_unpacked_is_named(
     [("debian", "Components: main\n"), ("ubuntu", "Components: main universe\n")],
 )
 def test_ubuntu_has_its_compilers_in_universe(tmp_path: Path, entry: str, components: str) -> None:
-    PackageSource(Archive(entry, "x", "http://a/"), "x", tmp_path)
+    PackageSource(PackageArchive(entry, "x", "http://a/"), "x", tmp_path)
     text = (tmp_path / "sources/etprof.sources").read_text()
     assert components in text
     assert text.startswith("Types: deb\nURIs: http://a/\nSuites: x\n")
@@ -349,7 +352,7 @@ def test_an_old_cmake_is_replaced_by_pip_s(
     monkeypatch.setattr(build, "run_pip", run_pip)
     # This Python's environment comes before PATH; the one that runs the tests may have both.
     environment = tmp_path / "environment"
-    monkeypatch.setattr(build.sysconfig, "get_path", lambda _: str(environment))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(environment))
     tools = build.find_build_tools(tmp_path)
     if is_taken:
         assert (tools.cmake, fetched) == (cmake, [])
@@ -368,7 +371,7 @@ def test_pip_that_fails_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "run_pip", lambda *_: Completed(("pip",), 1, "", ""))
-    monkeypatch.setattr(build.sysconfig, "get_path", lambda _: str(tmp_path / "environment"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "environment"))
     with pytest.raises(BuildError, match=r"install cmake 3\.28 or newer, and ninja"):
         build.find_build_tools(tmp_path)
 

@@ -20,7 +20,7 @@ from etprof.base.limits import MOST_PROMPT
 from etprof.cli import run_command_line
 from etprof.config import parse_config
 from etprof.measuring.launching import Launcher
-from etprof.measuring.pipeline import Measured, measure
+from etprof.measuring.pipeline import MeasuredRun, measure
 from etprof.measuring.plan import Experiment, Settings, configured_settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
@@ -49,7 +49,9 @@ GENERATION = Generation(new_tokens=4, prompt_tokens=(7, 8, 9))
 SIDES = (Experiment(name="off", sme="off"), Experiment(name="sme2", sme="sme2"))
 
 
-def run(tmp_path: Path, target: SimTarget, generation: Generation | None = GENERATION) -> Measured:
+def run(
+    tmp_path: Path, target: SimTarget, generation: Generation | None = GENERATION
+) -> MeasuredRun:
     tmp_path.mkdir(exist_ok=True)
     model = tmp_path / "m.pte"
     model.write_bytes(b"program")

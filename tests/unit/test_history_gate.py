@@ -15,7 +15,7 @@ from scipy import stats
 
 from etprof.base.units import format_range, format_value
 from etprof.cli import main
-from etprof.history.check import Checked, CheckRequest, CheckResult, check_history
+from etprof.history.check import CheckedMetric, CheckRequest, CheckResult, check_history
 from etprof.history.gate import Judgement
 from etprof.history.schema import DeviceCalibration, Run
 from etprof.history.store import Store, open_store
@@ -400,7 +400,7 @@ def test_a_check_formats_numbers_as_everything_does(form: str) -> None:
     """T12: rates and changes had a formatter of their own here."""
     run = Run(id=1, model="decoder", device="Phone", sme_mode="off")
     judgement = Judgement("unchanged", 0.0, -0.0123, 0.0001, 0.05, "within", 0.5, -0.08)
-    entry = Checked(
+    entry = CheckedMetric(
         "unchanged", run, (run,), "within", "decode_tokens_per_second", "1/s",
         1234.0, 1234.4, judgement,
     )  # fmt: skip

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from etprof.analysis import numeric_gap
 from etprof.analysis.numeric_gap import (
     NO_LIKENESS_DB,
-    Explained,
     Gap,
     NumericGaps,
     OperatorGap,
+    PrecisionError,
     explain_error,
     measure_gap,
 )
@@ -48,7 +48,7 @@ def make_row(order: int, own_db: float | None, mode: str = "off") -> OperatorGap
         dtype="float16",
         delegate=0,
         mode=mode,
-        explained=Explained(46.0, 0.004),
+        explained=PrecisionError(46.0, 0.004),
         own=make_gap(own_db),
         eager=make_gap(50.0),
         float32=None,
@@ -243,7 +243,7 @@ def test_one_rounding_to_half_precision_is_explained() -> None:
 
 
 def test_the_error_that_is_explained_least_is_ranked_first() -> None:
-    long_sum = replace(make_row(0, 43.0), explained=Explained(40.0, 0.004))
+    long_sum = replace(make_row(0, 43.0), explained=PrecisionError(40.0, 0.004))
     assert make_gaps(long_sum, make_row(1, 45.0)).ranked("off")[0].order == 1
     assert make_gaps(long_sum).first_parted("off") is None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etprof.optimize.optimizing import find_others
-from etprof.run.optimization import Gain, Optimization, Step, Trial, on_front
+from etprof.run.optimization import Gain, Optimization, OptimizationStep, Trial, on_front
 from etprof.run.program import AppliedRewrite
 from etprof.tables.optimize import headline, programs_of, sections
 from etprof.views.charts import dots_of
@@ -35,8 +35,8 @@ def search(precision: str = "fp16", *, gains: tuple[Gain, ...] = ()) -> Optimiza
         baseline=plain, best=best, trials=(plain, best, broken), is_complete=True, gains=gains,
         target="linux" if gains else None,
         steps=(
-            Step(rewrite="kept", kept=True, why="without it slower", without=plain, gains=gains),
-            Step(rewrite="bad", kept=False, why="with it its outputs <b>differ</b>"),
+            OptimizationStep(rewrite="kept", kept=True, why="without it slower", without=plain, gains=gains),
+            OptimizationStep(rewrite="bad", kept=False, why="with it its outputs <b>differ</b>"),
         ),
     )  # fmt: skip
 

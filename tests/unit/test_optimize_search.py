@@ -17,7 +17,7 @@ from etprof.export.request import ExportedFiles, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.optimize.search import Search, choose_layers
 from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
-from etprof.run.optimization import Counted, Gain, Trial, compare, describe_trial
+from etprof.run.optimization import Gain, KernelCounts, Trial, compare, describe_trial
 from etprof.run.program import (
     AppliedRewrite,
     CheckedOutput,
@@ -266,7 +266,7 @@ def test_one_that_breaks_outputs_in_one_sme_mode_is_rejected() -> None:
 
     def make(names: tuple[str, ...]) -> Trial:
         problem = "off: precision is not good enough" if "bad" in names else None
-        counted = Counted(sme2_calls=9, macs_on_sme2=500 + len(names), problem=problem)
+        counted = KernelCounts(sme2_calls=9, macs_on_sme2=500 + len(names), problem=problem)
         return program(names, counted=counted, outside=9 - len(names))
 
     found, _, best = search("a bad b", make)
@@ -275,7 +275,7 @@ def test_one_that_breaks_outputs_in_one_sme_mode_is_rejected() -> None:
 
 
 def test_counted_work_stands_above_predicted_work() -> None:
-    counted = program(("a",), counted=Counted(sme2_calls=1, macs_on_sme2=900))
+    counted = program(("a",), counted=KernelCounts(sme2_calls=1, macs_on_sme2=900))
     assert counted.sme2_share(MACS) == pytest.approx(0.9)
     assert compare(counted, program(()), MACS) == "better"
 
@@ -306,11 +306,11 @@ class Planted(Optimizer):
         return ExportedFiles(Path(",".join(trial.rewrites) or "none"))
 
 
-def count_trials(tmp_path: Path, count: Callable[[str], Counted]) -> tuple[list[str], Trial]:
+def count_trials(tmp_path: Path, count: Callable[[str], KernelCounts]) -> tuple[list[str], Trial]:
     """Returns the programs that were counted, in their order, and the result."""
     asked: list[str] = []
 
-    def counted(path: Path, *_: object) -> Counted:
+    def counted(path: Path, *_: object) -> KernelCounts:
         asked.append(str(path))
         return count(str(path))
 
@@ -325,7 +325,7 @@ def test_while_counts_are_as_predicted_only_the_ends_of_a_search_are_counted(
     tmp_path: Path,
 ) -> None:
     """Every trial was counted under emulation, which took most of an hour for mobilenet_v2."""
-    asked, best = count_trials(tmp_path, lambda _: Counted(sme2_calls=1, macs_on_sme2=500))
+    asked, best = count_trials(tmp_path, lambda _: KernelCounts(sme2_calls=1, macs_on_sme2=500))
     assert asked == ["none", "a,b,c", "a,b"]
     assert (best.rewrites, best.counted is not None) == (("a", "b"), True)
 
@@ -334,11 +334,13 @@ def test_while_counts_are_as_predicted_only_the_ends_of_a_search_are_counted(
 def test_where_a_count_differs_every_program_is_counted(tmp_path: Path, *, is_wrong: bool) -> None:
     """Of the result alone: all before it are counted too, and then decided on again."""
 
-    def count(path: str) -> Counted:
+    def count(path: str) -> KernelCounts:
         if path != "a,b":
-            return Counted(sme2_calls=1, macs_on_sme2=500)
+            return KernelCounts(sme2_calls=1, macs_on_sme2=500)
         # In one SME mode it is wrong, or less than predicted is on SME2.
-        return Counted(sme2_calls=1, macs_on_sme2=400, problem="off: wrong" if is_wrong else None)
+        return KernelCounts(
+            sme2_calls=1, macs_on_sme2=400, problem="off: wrong" if is_wrong else None
+        )
 
     asked, best = count_trials(tmp_path, count)
     assert asked[:3] == ["none", "a,b,c", "a,b"]

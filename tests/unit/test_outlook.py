@@ -12,7 +12,7 @@ from etprof.backends.registry import BACKENDS
 from tests.unit.test_roofline import peaks, product, stream, took
 
 if TYPE_CHECKING:
-    from etprof.analysis.roofline import Placed, Roofs
+    from etprof.analysis.roofline import RooflinePoint, Roofs
     from etprof.run.peaks import Peaks
 
 WITH_SME2 = (
@@ -31,7 +31,7 @@ class Detail:
         self.attribution = SimpleNamespace(prediction=prediction)
         self.row = SimpleNamespace(times=took(40_000), backend=BACKENDS[0])
 
-    def placed(self, roofs: Roofs) -> Placed | None:
+    def placed(self, roofs: Roofs) -> RooflinePoint | None:
         if self.macs is None:
             return None
         return roofs.place(took(40_000), 0, self.macs, 2**13, "fp32")

@@ -17,7 +17,7 @@ from etprof.cli.optimize import _sentences
 from etprof.run.manifest import way_on
 from etprof.tables.brief import command_in
 from etprof.tables.machine import EMULATOR_PARTS
-from etprof.targets.policy import Part
+from etprof.targets.policy import RequiredPart
 from etprof.views.fitting import fold
 from etprof.views.terminal import terminal_table
 from tests.known_etdumps import foreign_etdump
@@ -154,7 +154,7 @@ def test_a_path_stands_on_one_line(folder: Path) -> None:
     assert (
         f"Report: {folder / RUN / 'report.html'}\n" in run(folder, "analyze", folder / RUN).stdout
     )
-    parts = terminal_table(EMULATOR_PARTS.of([Part("one", folder / RUN)]))
+    parts = terminal_table(EMULATOR_PARTS.of([RequiredPart("one", folder / RUN)]))
     stream = io.StringIO()
     Console(width=40, file=stream).print(parts, crop=False)
     assert f"{folder / RUN}\n" in stream.getvalue()

@@ -11,8 +11,8 @@ import pytest
 from etprof.base.errors import OutputError, TargetError, UsageError
 from etprof.base.files import hash_file
 from etprof.measuring import pipeline
-from etprof.measuring.journal import Earlier
-from etprof.measuring.pipeline import Measured, measure
+from etprof.measuring.journal import InterruptedRun
+from etprof.measuring.pipeline import MeasuredRun, measure
 from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import load_metrics, reserved
@@ -42,14 +42,14 @@ def run(
     *,
     resume: bool = False,
     keep_going: bool = False,
-) -> Measured:
+) -> MeasuredRun:
     tmp_path.mkdir(exist_ok=True)
     model = tmp_path / "m.pte"
     model.write_bytes(b"program")
     inputs = tuple(sorted(tmp_path.glob("*.bin")))
     program = Program(name="m", label="m_fp32", model=model, inputs=inputs)
     run_directory = tmp_path / "run"
-    earlier = Earlier()
+    earlier = InterruptedRun()
     if resume:
         earlier = load_earlier(run_directory, program, target, experiments, settings)
     return measure(
@@ -444,7 +444,7 @@ def test_an_answer_in_another_sme_mode_is_refused(tmp_path: Path, sme: dict[str,
         run(tmp_path, target, EXPERIMENTS[:1])
 
 
-def blocks(measured: Measured, experiment: str) -> list[int]:
+def blocks(measured: MeasuredRun, experiment: str) -> list[int]:
     return sorted(
         block
         for name, purpose, block in measured.results

@@ -30,7 +30,7 @@ from etprof.measuring.plan import (
 )
 from etprof.run import generation
 from etprof.run.load import Run as LoadedRun
-from etprof.run.manifest import Compared
+from etprof.run.manifest import ComparisonSettings
 from etprof.targets import registry
 from etprof.targets.registry import TARGETS, kind_of
 from tests.known_runs import Experiment, Op, Run, write_run
@@ -202,7 +202,7 @@ def test_every_field_has_its_place() -> None:
     assert set(EXPERIMENT) == set(ExperimentConfig.model_fields)
     assert set(TARGET) == set(TargetConfig.model_fields) - {"kind"}
     assert set(GENERATION) == set(GenerationConfig.model_fields)
-    assert set(ANALYSIS) == set(Compared.model_fields)
+    assert set(ANALYSIS) == set(ComparisonSettings.model_fields)
 
 
 @pytest.mark.parametrize("name", MEASUREMENT)

@@ -19,7 +19,7 @@ from rich.console import Console
 from etprof.base.text import ASCII_ERRORS
 from etprof.cli import COMMANDS, build_parser, load_command, output
 from etprof.history.store import open_store
-from etprof.tables.brief import BarPart, Brief, Point, Told
+from etprof.tables.brief import AnswerLine, AnswerPoint, BarPart, Brief
 from etprof.views.brief import BriefAnswer
 from etprof.views.fitting import fold
 from etprof.views.terminal import words
@@ -315,10 +315,12 @@ def test_an_export_fits_a_screen(world: World, case: str) -> None:
 def test_findings_come_before_the_words_around_them(sentences: int, shown: int) -> None:
     """U1: where one line was missing for three findings, none was shown."""
     brief = Brief(
-        tuple(Told(f"sentence{number} " + "word " * 40) for number in range(sentences)),
+        tuple(AnswerLine(f"sentence{number} " + "word " * 40) for number in range(sentences)),
         bar=(BarPart("a", 0.5), BarPart("b", 0.5)),
         bar_title="Where the time goes",
-        points=tuple(Point(f"finding{number}", f"etprof mend {number}") for number in range(3)),
+        points=tuple(
+            AnswerPoint(f"finding{number}", f"etprof mend {number}") for number in range(3)
+        ),
         ends=("Report: r", "All of it: etprof analyze r --full", "Next: n"),
     )
     console = Console(width=80, record=True, file=io.StringIO())
@@ -335,12 +337,12 @@ def test_a_command_of_a_finding_is_whole() -> None:
         ["kept_dimensions"] * 3
     )
     points = (
-        Point("first " * 60, "words " * 60),
-        Point("second " * 60, long),
-        Point("third", long),
+        AnswerPoint("first " * 60, "words " * 60),
+        AnswerPoint("second " * 60, long),
+        AnswerPoint("third", long),
     )
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(BriefAnswer(Brief((Told("told " * 80),), points=points)))
+    console.print(BriefAnswer(Brief((AnswerLine("told " * 80),), points=points)))
     text = console.export_text()
     assert len(text.splitlines()) <= MOST_LINES
     commands = re.findall(r"etprof export(?:[^\\\n]|\\\n)*", text)

@@ -9,7 +9,14 @@ import pytest
 
 import etprof as package
 from etprof.analysis.split.evidence import KernelUse, ModeEvidence, describe_operator
-from etprof.analysis.split.work import TileUse, Work, add_work, load_bytes, tile_share, tile_uses
+from etprof.analysis.split.work import (
+    ProductWork,
+    TileUse,
+    add_work,
+    load_bytes,
+    tile_share,
+    tile_uses,
+)
 from etprof.backends.registry import BACKENDS
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
@@ -152,7 +159,7 @@ def test_work_is_what_a_hand_computes(  # noqa: PLR0917 - columns of the table
         kernels["kai_run_lhs_quant_pack_qai8dxp_f32"] = {(m, k, rows): 1}
     (use,) = uses_of(sme2=counted(svl_bits, kernels))
     work = use.work
-    assert work == Work(*expected), why
+    assert work == ProductWork(*expected), why
     # AND what is done is what is needed and the padding that is told
     done = use.tiles * use.tile.rows * use.tile.columns * (use.k_computed or 0)
     assert done == work.computed == work.macs + work.tile_padding + work.k_padding
@@ -169,7 +176,7 @@ def test_work_is_linear_in_the_batch_and_in_layers() -> None:
     one = add_work(uses_of(sme2=counted(512, once)))
     assert one is not None
     for several in (counted(512, thrice), counted(512, once, once, once)):
-        assert add_work(uses_of(sme2=several)) == Work(*(3 * each for each in astuple(one)))
+        assert add_work(uses_of(sme2=several)) == ProductWork(*(3 * each for each in astuple(one)))
     assert add_work([]) is None
 
 

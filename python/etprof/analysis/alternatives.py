@@ -72,9 +72,11 @@ class Alternative:
         if self.insight:
             places.add(self.insight.experiment.name)
         asked = [
-            each
-            for each in self.assessment.run.verdicts
-            if each.question == "precision" and each.where in places and each.answer != "unknown"
+            verdict
+            for verdict in self.assessment.run.verdicts
+            if verdict.question == "precision"
+            and verdict.where in places
+            and verdict.answer != "unknown"
         ]
         return min(asked, key=_likeness_db, default=None)
 
@@ -168,7 +170,9 @@ def _side(assessment: Assessment) -> Side:
 
 def are_alike(one: Assessment, other: Assessment) -> bool:
     """Whether two runs with operator splits were measured alike, but for threads and cores."""
-    return all(each.field in _CHOSEN for each in find_differences(_side(one), _side(other)))
+    return all(
+        difference.field in _CHOSEN for difference in find_differences(_side(one), _side(other))
+    )
 
 
 def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
@@ -177,7 +181,7 @@ def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
     if not all(each.is_split and each.run.is_timed and not each.run.wrong for each in both):
         return None
     sides = [_side(each) for each in both]
-    if not all(each.timed for each in sides) or not are_alike(*both):
+    if not all(side.timed for side in sides) or not are_alike(*both):
         return None
     ledger = build_ledger_of_runs(
         SeparateRuns(sides[0].timed, sides[1].timed, {}), margin=DEFAULT_MARGIN
@@ -205,7 +209,7 @@ _FACTS: tuple[Callable[[Assessment], object], ...] = (
 
 def _names(assessments: Sequence[Assessment]) -> list[str]:
     """Names each run by the model, and by what is not the same in all until names differ."""
-    words: list[list[str]] = [[str(_FACTS[0](each))] for each in assessments]
+    words: list[list[str]] = [[str(_FACTS[0](assessment))] for assessment in assessments]
     for read in _FACTS[1:]:
         if len({*map(tuple, words)}) == len(words):
             break

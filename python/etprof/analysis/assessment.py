@@ -72,7 +72,7 @@ class Assessment:
     @cached_property
     def outputs(self) -> tuple[OutputCheck, ...]:
         """Every output that was compared: between experiments, then with the eager model's."""
-        between = [check for each in self.comparisons for check in each.outputs]
+        between = [check for comparison in self.comparisons for check in comparison.outputs]
         eager = [check for checks in self.run.eager_checks.values() for check in checks]
         return (*between, *check_unsplit(self.run.loaded), *eager)
 

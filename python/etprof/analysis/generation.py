@@ -70,7 +70,7 @@ def summarise_generation(metrics: ExperimentMetrics) -> GenerationSpeed | None:
     if not blocks or not all(block.token_latency_ns for block in blocks):
         return None
     tokens = [block.token_latency_ns for block in blocks]
-    mean = summarise_blocks([[float(np.mean(each))] for each in tokens])
+    mean = summarise_blocks([[float(np.mean(token))] for token in tokens])
     cold = [found for block in metrics.blocks if (found := _cold_first_token_ns(block)) is not None]
     fewest = min(map(len, tokens))
     return GenerationSpeed(
@@ -97,14 +97,14 @@ def _rate(mean_ns: BlockedMedian) -> BlockedMedian:
         _NS_PER_S / mean_ns.median,
         interval
         and replace(interval, low=_NS_PER_S / interval.high, high=_NS_PER_S / interval.low),
-        tuple(_NS_PER_S / each for each in mean_ns.block_medians),
+        tuple(_NS_PER_S / block_median for block_median in mean_ns.block_medians),
     )
 
 
 def _quantile(tokens: Sequence[Sequence[int]], quantile: float) -> BlockedMedian | None:
     if min(map(len, tokens)) < LEAST_TOKENS[quantile]:
         return None
-    return summarise_blocks([[float(np.quantile(each, quantile))] for each in tokens])
+    return summarise_blocks([[float(np.quantile(token, quantile))] for token in tokens])
 
 
 def _cold_first_token_ns(block: BlockMetrics) -> float | None:
@@ -121,7 +121,7 @@ def _by_position(
     if generated is None or count < 1 or any(len(each) % count for each in tokens):
         return
     start = len(generated.prompt_tokens)
-    by_place = [np.reshape(each, (-1, count)).mean(axis=0) for each in tokens]
+    by_place = [np.reshape(token, (-1, count)).mean(axis=0) for token in tokens]
     for part in np.array_split(np.arange(count), min(_MOST_RANGES, count)):
         latency = summarise_blocks([[float(each[part].mean())] for each in by_place])
         yield PositionLatency(start + int(part[0]), start + int(part[-1]), latency)

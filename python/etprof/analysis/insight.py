@@ -10,7 +10,7 @@ from etprof.analysis.roofline import Roofs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from etprof.analysis.roofline import Placed
+    from etprof.analysis.roofline import RooflinePoint
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.attribution import Attribution
     from etprof.analysis.split.evidence import KernelUse, OperatorEvidence
@@ -81,7 +81,7 @@ class OperatorDetail:
             return None
         return found.macs / found.moved_bytes
 
-    def placed(self, roofs: Roofs | None) -> Placed | None:
+    def placed(self, roofs: Roofs | None) -> RooflinePoint | None:
         """Where it lies against the device's peaks; None where bytes, time or peaks are not known."""
         times, found = self.row.times, self.attribution
         if roofs is None or times is None or times.median_ns <= 0 or found is None:

@@ -107,7 +107,7 @@ def _snr_db(power: float, error_power: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class Explained:
+class PrecisionError:
     """The largest error of its own that an operator has by its precision."""
 
     least_db: float
@@ -124,7 +124,7 @@ class Explained:
 
 def explain_error(
     precision: str, summed: float, size: int, *, steps: int = 1, growth: float = 1.0
-) -> Explained:
+) -> PrecisionError:
     """Returns what is explained of `size` results with `summed` products in each sum.
 
     `steps` are the roundings that a kernel in half precision needs for one value. `growth` is the
@@ -140,7 +140,7 @@ def explain_error(
     """
     if precision != "fp16":
         least_db = _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
-        return Explained(least_db, 10 ** (-least_db / 20))
+        return PrecisionError(least_db, 10 ** (-least_db / 20))
     long_sum_db = _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0)))
     least_db = min(
         _HALF_ROUNDING_DB - 10 * float(np.log10(steps)),
@@ -148,14 +148,14 @@ def explain_error(
     )
     least_db -= 20 * float(np.log10(1 + max(size, 1) ** -0.5))
     noise = 10 ** (-least_db / 20)
-    return Explained(least_db, _HALF_GAIN + _DEVIATIONS * noise / max(size, 1) ** 0.5)
+    return PrecisionError(least_db, _HALF_GAIN + _DEVIATIONS * noise / max(size, 1) ** 0.5)
 
 
-def explain_dynamic_product(size: int) -> Explained:
+def explain_dynamic_product(size: int) -> PrecisionError:
     """Returns what is explained of `size` results of a left side that is quantised as it runs."""
     noise = 10 ** (-_DYNAMIC_FLOOR_DB / 20)
     most_gain = 10 ** (-_INTEGER_FLOOR_DB / 20) + _DEVIATIONS * noise / max(size, 1) ** 0.5
-    return Explained(_DYNAMIC_FLOOR_DB, most_gain)
+    return PrecisionError(_DYNAMIC_FLOOR_DB, most_gain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ class OperatorGap:
     delegate: int | None
     """Number of the delegate call that computes it; None outside."""
     mode: str
-    explained: Explained
+    explained: PrecisionError
     """Of its own gap."""
     own: Gap
     eager: Gap

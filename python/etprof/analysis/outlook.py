@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
-    from etprof.analysis.roofline import Placed
+    from etprof.analysis.roofline import RooflinePoint
     from etprof.run.peaks import Peaks
 
 
@@ -94,7 +94,7 @@ def _bound(
     return SpeedBound(device, 1 / low, 1 / high, unplaced) if min(low, high) > 0 else None
 
 
-def _least(placed: Placed | None, *, at_best: bool) -> float:
+def _least(placed: RooflinePoint | None, *, at_best: bool) -> float:
     """Of what an operator took, the part that it takes at the peaks' upper or lower ends."""
     if placed is None:
         return 0.0 if at_best else 1.0

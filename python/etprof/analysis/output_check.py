@@ -143,7 +143,7 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
             else "the program came without export.json, so nobody says what its outputs should be"
         )
         return (*(unknown(question, why, where) for question in QUESTIONS), *text)
-    return (*(each.model_copy(update={"where": where}) for each in check.verdicts), *text)
+    return (*(verdict.model_copy(update={"where": where}) for verdict in check.verdicts), *text)
 
 
 def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
@@ -155,7 +155,7 @@ def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
     lowered = _beside(experiment, program.converted, floors.snr_db)
     if lowered:
         outputs = method.check.outputs if method.check else ()
-        costs = {each.index: each.snr_db_precision for each in outputs}
+        costs = {output.index: output.snr_db_precision for output in outputs}
         found.append(judge_lowering(lowered, program.precision, costs, experiment.name))
     good = _beside(experiment, program.references, floors.snr_db)
     return (*found, judge_precision(good, floors, experiment.name)) if good else tuple(found)
@@ -181,7 +181,7 @@ def _beside(
         for index, found in experiment.outputs.items()
         if index in expected
     ]
-    return [each for each in pairs if each is not None]
+    return [pair for pair in pairs if pair is not None]
 
 
 def _compare_stored(

@@ -22,7 +22,7 @@ NOISE: Final = 0.03
 
 
 @dataclass(frozen=True)
-class Placed:
+class RooflinePoint:
     """One operator against the roofs."""
 
     bound: Bound
@@ -99,7 +99,7 @@ class Roofs:
     def place(
         self, times: OperatorTimes, step_ns: float, macs: int | None, moved_bytes: int,
         precision: str | None,
-    ) -> Placed:  # fmt: skip
+    ) -> RooflinePoint:  # fmt: skip
         """Places an operator by its work and its time."""
         peak, stream = self.compute(precision) if macs else None, self.bandwidth(moved_bytes)
         compute_ns = 2 * macs / peak.high if macs and peak else None
@@ -109,7 +109,7 @@ class Roofs:
         if overhead_ns > max(compute_ns or 0.0, memory_ns):
             bound = "overhead"
         most_ns = max(times.median_ns, times.interval.high if times.interval else 0.0) + step_ns
-        return Placed(
+        return RooflinePoint(
             bound, peak, stream, compute_ns, memory_ns, overhead_ns, times.median_ns, most_ns
         )
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import InstructionCounts, KernelTrace
     from etprof.run.load import Place, Run
-    from etprof.run.manifest import Imported, LaunchRecord, Manifest
+    from etprof.run.manifest import ImportSource, LaunchRecord, Manifest
     from etprof.run.program import LoadedProgram
 
 
@@ -263,13 +263,13 @@ class RunAnalysis:
     def verdicts(self) -> tuple[Verdict, ...]:
         """Are the outputs right? The export's answers, then those on every experiment's outputs."""
         every = (*self.loaded.experiments, *self.loaded.others)
-        exports = [verdict for each in self.loaded.programs for verdict in judge_export(each)]
+        exports = [verdict for program in self.loaded.programs for verdict in judge_export(program)]
         return (*exports, *(verdict for each in every for verdict in judge_outputs(each)))
 
     @property
     def wrong(self) -> tuple[Verdict, ...]:
         """The verdicts that speak against all figures of this run."""
-        return tuple(each for each in self.verdicts if each.answer == "failed")
+        return tuple(verdict for verdict in self.verdicts if verdict.answer == "failed")
 
     @property
     def name(self) -> str:
@@ -279,7 +279,7 @@ class RunAnalysis:
 
 def analyze_run(run: Run) -> RunAnalysis:
     """Brings the numbers of a run together."""
-    found = [_analyze_or_tell(each, is_timed=run.is_timed) for each in run.experiments]
+    found = [_analyze_or_tell(experiment, is_timed=run.is_timed) for experiment in run.experiments]
     experiments = tuple(each for each in found if isinstance(each, ExperimentAnalysis))
     refused = tuple(each for each in found if not isinstance(each, ExperimentAnalysis))
     split_apart = tuple(each.loaded for each in experiments)
@@ -306,9 +306,9 @@ def analyze_run(run: Run) -> RunAnalysis:
     return RunAnalysis(run, experiments, tuple(notes))
 
 
-def _import_notes(manifest: Manifest, imported: Imported) -> Iterator[str]:
+def _import_notes(manifest: Manifest, imported: ImportSource) -> Iterator[str]:
     """Says what an imported run was made of, by which clock, and what it lacks."""
-    sources = (f"{each.path} ({each.kind})" for each in imported.sources)
+    sources = (f"{source.path} ({source.kind})" for source in imported.sources)
     yield f"imported, not measured by etprof: {', '.join(sources)}"
     if imported.clock is not None:
         yield f"clock of the ETDump: {imported.clock}"
@@ -326,7 +326,11 @@ def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str
 
 def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
     """Names launches that failed and were not made good by a later try."""
-    done = {(each.experiment, each.purpose, each.block) for each in launches if each.error is None}
+    done = {
+        (launch.experiment, launch.purpose, launch.block)
+        for launch in launches
+        if launch.error is None
+    }
     failed = [
         each
         for each in launches
@@ -408,19 +412,19 @@ def _on_one_clock(
     A launch whose ETDump is damaged is left out, and decides nothing for the others.
     """
     found, problems, refused = list[LoadedSplit](), list[str](), list[InputFileError]()
-    for each in splits:
+    for split in splits:
         try:
-            changed = put_on_clock(each.dump, each.clock) if each.clock else ""
+            changed = put_on_clock(split.dump, split.clock) if split.clock else ""
         except InputFileError as error:
-            refused.append(_named(error, each))
+            refused.append(_named(error, split))
             continue
         if isinstance(changed, str):
             if changed:
                 problems.append(
-                    f"the operator clock of launch {each.number + 1} is not used: {changed}"
+                    f"the operator clock of launch {split.number + 1} is not used: {changed}"
                 )
             return tuple(replace(one, clock=None) for one in splits), problems, []
-        found.append(replace(each, dump=changed))
+        found.append(replace(split, dump=changed))
     return tuple(found), problems, refused
 
 

@@ -37,7 +37,7 @@ _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 
 @dataclass(frozen=True)
-class Check:
+class ValidityCheck:
     """One condition for believing a comparison."""
 
     name: str
@@ -49,7 +49,7 @@ class Check:
 class Validity:
     """All conditions together: the badge beside a verdict."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[ValidityCheck, ...]
 
     @property
     def is_valid(self) -> bool:
@@ -98,41 +98,45 @@ def _timing_launches(baseline: Side, candidate: Side) -> list[LaunchRecord]:
     ]
 
 
-def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> Check:
+def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> ValidityCheck:
     """Each side must come first about as often, as the order that was drawn has it."""
     name = "balanced order"
     first: dict[int, str] = {}
     for launch in launches:
         first.setdefault(launch.block or 0, launch.experiment)
     if not first:
-        return Check(name, "unknown", "the sides are of different runs: drift is not cancelled")
+        return ValidityCheck(
+            name, "unknown", "the sides are of different runs: drift is not cancelled"
+        )
     count = sum(experiment == baseline for experiment in first.values())
     detail = f"baseline first in {count} of {len(first)} blocks"
-    return Check(name, "passed" if is_balanced(count, len(first)) else "failed", detail)
+    return ValidityCheck(name, "passed" if is_balanced(count, len(first)) else "failed", detail)
 
 
-def _check_warmup(sides: Sequence[Side]) -> Check:
+def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
     name = "warm-up settled"
     blocks = _blocks(sides)
     if not blocks:
-        return Check(name, "unknown", "no raw latencies")
+        return ValidityCheck(name, "unknown", "no raw latencies")
     known = [(found, b) for b in blocks if (found := is_settled(b.latency_ns)) is not None]
     if len(known) < len(blocks):
         few = (
             f"{len(blocks) - len(known)} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
         )
-        return Check(name, "unknown", few)
+        return ValidityCheck(name, "unknown", few)
     settled = sum(found and block.is_steady is not False for found, block in known)
     state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
-    return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
+    return ValidityCheck(
+        name, state, f"{settled} of {len(blocks)} blocks were steady from the start"
+    )
 
 
-def _check_interruptions(sides: Sequence[Side]) -> Check:
+def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
     """Half of the launches at least must have had the CPU to themselves."""
     name = "undisturbed"
     known = [(found, block) for block in _blocks(sides) if (found := block.conditions) is not None]
     if not known:
-        return Check(name, "unknown", "the runner does not say when the CPU was taken away")
+        return ValidityCheck(name, "unknown", "the runner does not say when the CPU was taken away")
     rate = median(
         found.involuntary_switches * _NS_PER_S / max(1, block.timed_ns) for found, block in known
     )
@@ -144,7 +148,9 @@ def _check_interruptions(sides: Sequence[Side]) -> Check:
         f"{_of_an_inference(known, 'minor_faults', 'new pages')}"
         f"{_of_an_inference(known, 'voluntary_switches', 'waits')}"
     )
-    return Check(name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail)
+    return ValidityCheck(
+        name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail
+    )
 
 
 def _of_an_inference(
@@ -159,19 +165,21 @@ def _of_an_inference(
     return f"; {format_count(median(found))} {words} per inference" if found else ""
 
 
-def _check_clock(sides: Sequence[Side]) -> Check:
+def _check_clock(sides: Sequence[Side]) -> ValidityCheck:
     """What is timed at once must be long beside what the clock can tell apart."""
     name = "fine clock"
     known = [(found, block) for block in _blocks(sides) if (found := block.clock) is not None]
     if not known:
-        return Check(name, "unknown", "the runner does not say what its clock can tell apart")
+        return ValidityCheck(
+            name, "unknown", "the runner does not say what its clock can tell apart"
+        )
     ticks = min(
         median(block.latency_ns) * block.inferences_per_sample / found.tick_ns
         for found, block in known
     )
     reading = format_duration(max(found.reading_ns for found, _ in known))
     detail = f"a sample is {format_count(ticks)} ticks or more; a reading takes {reading}"
-    return Check(name, "passed" if ticks >= _LEAST_TICKS else "failed", detail)
+    return ValidityCheck(name, "passed" if ticks >= _LEAST_TICKS else "failed", detail)
 
 
 def _blocks(sides: Sequence[Side]) -> list[BlockMetrics]:
@@ -185,45 +193,45 @@ def _states(launches: Sequence[LaunchRecord]) -> list[dict[str, object]]:
     return [s for launch in launches for s in (launch.state_before, launch.state_after) if s]
 
 
-def _check_frequency(launches: Sequence[LaunchRecord]) -> Check:
+def _check_frequency(launches: Sequence[LaunchRecord]) -> ValidityCheck:
     """The fastest core's frequency must be the same around all launches."""
     name = "steady frequency"
     fastest = [khz for state in _states(launches) if (khz := fastest_core_khz(state))]
     if not fastest:
-        return Check(name, "unknown", "this target shows no core frequencies")
+        return ValidityCheck(name, "unknown", "this target shows no core frequencies")
     spread = (max(fastest) - min(fastest)) / max(fastest)
     governors = {str(found) for state in _states(launches) if (found := state.get("governor"))}
     by = f", governor {' and '.join(sorted(governors))}" if governors else ""
     detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz{by}"
-    return Check(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)
+    return ValidityCheck(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)
 
 
-def _check_throttling(launches: Sequence[LaunchRecord]) -> Check:
+def _check_throttling(launches: Sequence[LaunchRecord]) -> ValidityCheck:
     name = "no throttling"
     states = _states(launches)
     seen = {str(status).lower() for state in states if (status := state.get("thermal_status"))}
     if not seen:
-        return Check(name, "unknown", "this target shows no thermal status")
+        return ValidityCheck(name, "unknown", "this target shows no thermal status")
     hot = sorted(seen - _CALM_THERMAL)
-    return Check(name, "failed" if hot else "passed", ", ".join(hot or sorted(seen)))
+    return ValidityCheck(name, "failed" if hot else "passed", ", ".join(hot or sorted(seen)))
 
 
-def _check_builds(results: Sequence[RunnerResult | None]) -> Check:
+def _check_builds(results: Sequence[RunnerResult | None]) -> ValidityCheck:
     """Both sides must be built alike, SME switches apart."""
     name = "same build"
     builds = [result.runner.build for result in results if result is not None]
     if len(builds) < len(results):
-        return Check(name, "unknown", "a runner's result is missing")
+        return ValidityCheck(name, "unknown", "a runner's result is missing")
     fields = {key for build in builds for key in build} - _SME_BUILD_FIELDS - _INSTRUMENTS
     different = sorted(key for key in fields if len({str(b.get(key)) for b in builds}) > 1)
     detail = f"runners differ in {', '.join(different)}" if different else "but for SME switches"
-    return Check(name, "failed" if different else "passed", detail)
+    return ValidityCheck(name, "failed" if different else "passed", detail)
 
 
-def _check_outputs(outputs: Sequence[OutputCheck]) -> Check:
+def _check_outputs(outputs: Sequence[OutputCheck]) -> ValidityCheck:
     """A fast wrong answer is no answer."""
     name = "equal outputs"
     if not outputs:
-        return Check(name, "unknown", "outputs were not kept whole, or the programs differ")
+        return ValidityCheck(name, "unknown", "outputs were not kept whole, or the programs differ")
     bad = [check for check in outputs if not check.is_within]
-    return Check(name, "failed" if bad else "passed", "; ".join(map(str, bad or outputs)))
+    return ValidityCheck(name, "failed" if bad else "passed", "; ".join(map(str, bad or outputs)))

@@ -122,7 +122,7 @@ def is_product(name: str) -> bool:
     return size_arguments(name) in {("m", "n", "k"), ("m", "n", "k_chunk_count", "k_chunk_length")}
 
 
-class _Format(NamedTuple):
+class _PackedFormat(NamedTuple):
     """How KleidiAI packs both sides of a product, by the type of the left one."""
 
     bits: int
@@ -137,17 +137,17 @@ class _Format(NamedTuple):
 
 # kai_get_lhs_packed_size_… and kai_get_rhs_packed_stride_… of kai/ukernels/matmul/pack.
 _FORMATS: Final = {
-    "f32": _Format(32, 0, 4, 1),
-    "f16": _Format(16, 0, 2, 2),
-    "qai8": _Format(8, 0, 8, 4),
-    "qai8dx": _Format(8, 8, 12, 32),
+    "f32": _PackedFormat(32, 0, 4, 1),
+    "f16": _PackedFormat(16, 0, 2, 2),
+    "qai8": _PackedFormat(8, 0, 8, 4),
+    "qai8dx": _PackedFormat(8, 8, 12, 32),
 }
 _FORMAT_OF_PACKING: Final = {"x32": "f32", "x16": "f16", "x8": "qai8", "qsi8cx": "qai8"}
 _OUTPUT_BYTES: Final = {"f32": 4, "f16": 2, "qai8": 1}
 
 
 @dataclass(frozen=True)
-class Tile:
+class ProductTile:
     """What an SME product computes at once, and what it reads for that; sizes in elements."""
 
     rows: int
@@ -168,7 +168,7 @@ class Tile:
     """Of an element of the output."""
 
 
-def tile_of(name: str, svl_bits: int | None) -> Tile | None:
+def tile_of(name: str, svl_bits: int | None) -> ProductTile | None:
     """Returns what an SME product computes at once; None for others, and for unknown lengths.
 
     `vl` counts 32-bit accumulators: kai_get_m_step_… and kai_get_n_step_… of KleidiAI's SME
@@ -185,7 +185,7 @@ def tile_of(name: str, svl_bits: int | None) -> Tile | None:
     if len(found) != _SIDES or not all(found) or not (form and panels and output_bytes):
         return None
     right_bits = 4 if parsed.inputs[-1].startswith("qsi4") else form.bits
-    return Tile(
+    return ProductTile(
         rows=found[0], columns=found[1], step=_ACCUMULATOR_BITS // form.bits, depth=form.depth,
         packs_left=found[0] > 1 or bool(form.row_bytes), panel=int(panels[-1]) * vector, right_bits=right_bits, column_bytes=form.column_bytes,
         output_bytes=output_bytes,
@@ -227,7 +227,7 @@ def round_up(value: int, multiple: int) -> int:
 
 def _tile(buffers: list[str]) -> str | None:
     """The tile of packed inputs, for older names without it: `f32p2vlx1` makes `2vl` of a side."""
-    sides = [re.search(r"p(\d+vl)x", each) for each in buffers]
+    sides = [re.search(r"p(\d+vl)x", buffer) for buffer in buffers]
     return (
         "x".join(side[1] for side in sides if side) if len(sides) == _SIDES and all(sides) else None
     )

@@ -87,7 +87,9 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 def _describe_refusal(path: Path, error: OSError) -> str:
     """Says what stands in the way: a file where a folder should be, or what the system says."""
-    blocking = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
+    blocking = next(
+        (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
+    )
     if blocking is not None:
         return f"cannot write {path}: {blocking} is a file; choose another folder"
     reason = error.strerror or error

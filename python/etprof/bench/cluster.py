@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.errors import UsageError
 from etprof.bench.archives import pack_program, unpack_run
-from etprof.bench.execution import Outcome, describe_error, keep_failure
+from etprof.bench.execution import UnitOutcome, describe_error, keep_failure
 from etprof.bench.remote import run_remotely
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run_on_cluster(
     *,
     keep_going: bool = False,
     patience_s: float = PATIENCE_S,
-) -> Generator[Outcome]:
+) -> Generator[UnitOutcome]:
     """Yields each task's outcome as it comes. Closing the iterator takes back what waits.
 
     Raises UsageError when the scheduler cannot be reached or two workers offer one device.
@@ -160,10 +160,10 @@ def _without_device(
     return [future for future, task in waiting.items() if task.unit.device.name in lost]
 
 
-def _collect(task: Task, future: Future[Any]) -> Outcome:
+def _collect(task: Task, future: Future[Any]) -> UnitOutcome:
     """Unpacks what a worker brought back; whatever went wrong there is a failed run here."""
     try:
-        outcome: Outcome
+        outcome: UnitOutcome
         outcome, archive = future.result()
         unpack_run(archive, task.run, task.program)
     # Dask raises what the worker raised, or says in its own words that the worker died.
@@ -172,5 +172,5 @@ def _collect(task: Task, future: Future[Any]) -> Outcome:
     return replace(outcome, unit=task.unit)
 
 
-def _failed(task: Task, reason: str) -> Outcome:
-    return Outcome(task.unit, keep_failure(task.unit, task.run, reason))
+def _failed(task: Task, reason: str) -> UnitOutcome:
+    return UnitOutcome(task.unit, keep_failure(task.unit, task.run, reason))

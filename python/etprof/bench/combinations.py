@@ -154,23 +154,23 @@ def _as_now(unit: Unit, name: str, known: Mapping[str, object]) -> object:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedCombination:
     """A combination that is not measured, and why."""
 
     text: str
     reason: str
 
 
-def expand(matrix: Matrix) -> tuple[list[Unit], list[LeftOut]]:
+def expand(matrix: Matrix) -> tuple[list[Unit], list[SkippedCombination]]:
     """Returns every run of the matrix, and what is left out because it cannot be or is excluded."""
     units: list[Unit] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedCombination] = []
     for unit in _all_units(matrix):
         reason = _reason_to_leave_out(unit, matrix)
         if reason is None:
             units.append(unit)
         else:
-            left_out.append(LeftOut(unit.text, reason))
+            left_out.append(SkippedCombination(unit.text, reason))
     return units, left_out
 
 

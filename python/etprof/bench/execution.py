@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from etprof.bench.combinations import Unit
     from etprof.config import Config
     from etprof.measuring.configured import Listener
-    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.pipeline import MeasuredRun
     from etprof.targets import Target
 
 Answer = TypeVar("Answer")
 _FINISHED: Final = "finished"
 
 
-class Stopped(Exception):  # noqa: N818 - nothing went wrong
+class MatrixStopped(Exception):  # noqa: N818 - nothing went wrong
     """The user ended the matrix; what is finished is kept."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class UnitOutcome:
     """How a unit went; its run directory is there either way."""
 
     unit: Unit
@@ -109,7 +109,7 @@ def run_unit(  # noqa: PLR0913 - what, where, whom to tell, how
     *,
     resume: bool,
     keep_going: bool = False,
-) -> Outcome:
+) -> UnitOutcome:
     """Measures `unit` into `run`, once its device is free; keeps what an earlier try finished.
 
     `listener` is told what happens; Stopped from it ends the run, which can then be resumed. Any
@@ -136,12 +136,12 @@ def run_unit(  # noqa: PLR0913 - what, where, whom to tell, how
             measure, unit, listener, resume=resume and _may_resume(unit, program, run)
         )
         errors, notes = tuple(measured.errors), tuple(measured.notes)
-    except Stopped:
+    except MatrixStopped:
         raise
     # Whatever it is, even a defect of ours: the other units go on, and this one is no gap.
     except Exception as error:  # noqa: BLE001
         errors = keep_failure(unit, run, describe_error(error), program=program, target=target)
-    return Outcome(unit, errors, time.monotonic() - started, worker_name(), notes)
+    return UnitOutcome(unit, errors, time.monotonic() - started, worker_name(), notes)
 
 
 def _may_resume(unit: Unit, program: Path, run: Path) -> bool:
@@ -153,8 +153,8 @@ def _may_resume(unit: Unit, program: Path, run: Path) -> bool:
 
 
 def _measure(
-    measure: Callable[..., Measured], unit: Unit, listener: Listener, *, resume: bool
-) -> Measured:
+    measure: Callable[..., MeasuredRun], unit: Unit, listener: Listener, *, resume: bool
+) -> MeasuredRun:
     """Continues, or says why it must begin anew."""
     try:
         return measure(resume=resume)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from etprof.base.process import CommandStop, stoppable
-from etprof.bench.execution import Outcome, Stopped, run_unit
+from etprof.bench.execution import MatrixStopped, UnitOutcome, run_unit
 from etprof.measuring.configured import Listener
 from etprof.targets.device_lock import patience
 
@@ -38,7 +38,7 @@ class Reporter(Protocol):
     def step(self, unit: Unit, text: str, done: int, total: int) -> None:
         """A launch of a unit starts."""
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: UnitOutcome) -> None:
         """A unit has ended, well or not."""
 
 
@@ -49,7 +49,7 @@ def run_here(
     resume: bool,
     wait: bool = True,
     keep_going: bool = False,
-) -> Generator[Outcome]:
+) -> Generator[UnitOutcome]:
     """Yields each task's outcome as it comes; devices work side by side, each alone.
 
     Without `wait`, a run whose device another process has is a failed one.
@@ -60,10 +60,10 @@ def run_here(
     """
     stop = CommandStop()
 
-    def run(task: Task) -> Outcome:
+    def run(task: Task) -> UnitOutcome:
         def step(text: str, done: int, total: int) -> None:
             if stop.is_set():
-                raise Stopped
+                raise MatrixStopped
             reporter.step(task.unit, text, done, total)
 
         known = patience(reporter.say, wait=wait)
@@ -77,7 +77,7 @@ def run_here(
             return run_unit(task.unit, task.program, task.run, listener, resume=resume, **how)
 
     workers: list[ThreadPoolExecutor] = []
-    running: dict[Future[Outcome], Callable[[], None]] = {}
+    running: dict[Future[UnitOutcome], Callable[[], None]] = {}
 
     def start(worker: ThreadPoolExecutor, own: Sequence[Task]) -> None:
         """Gives a device its tasks; the host's one by one, each once the last is dealt with."""

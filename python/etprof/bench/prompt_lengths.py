@@ -13,7 +13,7 @@ from etprof.tables.table import Column, Table, speed_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.bench.rows import Row
+    from etprof.bench.rows import BenchRow
     from etprof.statistics.effect import Effect
 
 _METRIC: Final = "prefill_tokens_per_second"
@@ -24,8 +24,8 @@ class PromptLength:
     """One measured length: the experiment with SME2, and the one without of the same run."""
 
     length: int
-    on: Row
-    off: Row
+    on: BenchRow
+    off: BenchRow
 
     @property
     def effect(self) -> Effect | None:
@@ -51,7 +51,7 @@ class PromptLength:
         return unit.device.name, unit.model.name, unit.backend, unit.precision, threads
 
 
-def pair_lengths(rows: Sequence[Row]) -> list[PromptLength]:
+def pair_lengths(rows: Sequence[BenchRow]) -> list[PromptLength]:
     """Returns each generation's pairs of sme2 and off at equal threads, by group and length."""
     found = []
     for on in rows:
@@ -108,7 +108,7 @@ def _sentence(found: Sequence[PromptLength]) -> str:
     return f"times are unproven here, so nobody knows from which length SME2 pays; {counted}"
 
 
-def prompt_length_table(rows: Sequence[Row]) -> Table:
+def prompt_length_table(rows: Sequence[BenchRow]) -> Table:
     """Returns a row for each pair."""
     return PROMPT_LENGTHS.of(pair_lengths(rows))
 

@@ -14,12 +14,12 @@ from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
     from etprof.bench.combinations import Unit
-    from etprof.bench.execution import Outcome
+    from etprof.bench.execution import UnitOutcome
 
 
 def run_remotely(
     unit: Unit, archive: bytes, program: str, *, keep_going: bool = False
-) -> tuple[Outcome, bytes]:
+) -> tuple[UnitOutcome, bytes]:
     """Measures `unit` in a folder of its own; returns its outcome and its run directory."""
     with scratch_folder("bench") as folder:
         unpack_program(archive, folder / "programs")

@@ -11,9 +11,9 @@ from etprof.statistics.effect import estimate_effect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.bench.execution import Outcome
+    from etprof.bench.execution import UnitOutcome
     from etprof.bench.prompt_work import PromptWork
-    from etprof.bench.session import Kept
+    from etprof.bench.session import StoredUnit
     from etprof.history.schema import Metric, Run
     from etprof.run.accuracy import TextQuality
     from etprof.statistics.effect import Effect
@@ -23,10 +23,10 @@ _METRIC_FACTS: Final = ("unit", "higher_is_better", "value", "low", "high", "cou
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One experiment, or a unit of which nothing is known but why."""
 
-    outcome: Outcome
+    outcome: UnitOutcome
     run: Run | None
     effect: Effect | None
     """SME2 against off at the same thread count; on the row with SME2 only."""
@@ -91,17 +91,17 @@ class Row:
         }
 
 
-def make_rows(kept: Sequence[Kept]) -> list[Row]:
+def make_rows(kept: Sequence[StoredUnit]) -> list[BenchRow]:
     """Returns the rows of all units, in their order."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     for entry in kept:
         runs = entry.runs
         rows += [
-            Row(entry.outcome, run, _effect_of(run, runs), entry.quality, entry.prompt_work)
+            BenchRow(entry.outcome, run, _effect_of(run, runs), entry.quality, entry.prompt_work)
             for run in runs
         ]
         if not runs:
-            rows.append(Row(entry.outcome, None, None))
+            rows.append(BenchRow(entry.outcome, None, None))
     return rows
 
 

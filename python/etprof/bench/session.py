@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
-from etprof.bench.execution import Outcome, describe_error, keep_failure, why_unfinished
+from etprof.bench.execution import UnitOutcome, describe_error, keep_failure, why_unfinished
 from etprof.bench.pool import Task, run_here
 from etprof.bench.prompt_work import count_prompt_work
 from etprof.export.exporter import export_model, find_export
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedUnit:
     """A program, or why there is none."""
 
     path: Path | None
@@ -40,7 +40,7 @@ class Exported:
 
 def export_programs(
     keys: Iterable[ProgramKey], folder: Path, tell: Callable[[str], None], *, anew: bool = False
-) -> dict[ProgramKey, Exported]:
+) -> dict[ProgramKey, ExportedUnit]:
     """Exports into `folder` what is not there yet or out of date; a failure stops no other.
 
     With `anew`, everything is exported.
@@ -48,9 +48,11 @@ def export_programs(
     return {key: _export(key, folder, tell, anew=anew) for key in dict.fromkeys(keys)}
 
 
-def _export(key: ProgramKey, folder: Path, tell: Callable[[str], None], *, anew: bool) -> Exported:
+def _export(
+    key: ProgramKey, folder: Path, tell: Callable[[str], None], *, anew: bool
+) -> ExportedUnit:
     if key.given is not None:
-        return Exported(key.given)
+        return ExportedUnit(key.given)
     request = key.request(folder)
     try:
         if anew or find_export(request) is None:
@@ -58,8 +60,8 @@ def _export(key: ProgramKey, folder: Path, tell: Callable[[str], None], *, anew:
             export_model(request)
     # The model's code and the compilers below may raise anything; the other programs go on.
     except Exception as error:  # noqa: BLE001
-        return Exported(None, describe_error(error))
-    return Exported(request.files().pte)
+        return ExportedUnit(None, describe_error(error))
+    return ExportedUnit(request.files().pte)
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredUnit:
     """How a unit went, and its experiments as the history has them."""
 
-    outcome: Outcome
+    outcome: UnitOutcome
     runs: tuple[Run, ...]
     quality: TextQuality | None = None
     """Of the program's text; None where nobody knows it."""
@@ -91,18 +93,18 @@ class Kept:
 
 
 @dataclass
-class Session:
+class MatrixSession:
     """A matrix on its way."""
 
     units: Sequence[Unit]
     request: Request
     store: Store
     reporter: Reporter
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[StoredUnit] = field(default_factory=list)
     _told: set[str] = field(default_factory=set)
     """Notes are mostly the same for all runs of a device."""
 
-    def run(self) -> list[Kept]:
+    def run(self) -> list[StoredUnit]:
         """Measures what is not finished yet; returns how each unit went, in their order."""
         if self.request.scheduler is not None:
             from etprof.bench.cluster import check_scheduler
@@ -133,7 +135,7 @@ class Session:
                 tasks.append(Task(unit, exported.path, run))
             else:
                 self._keep(
-                    Outcome(unit, keep_failure(unit, run, f"not exported: {exported.error}"))
+                    UnitOutcome(unit, keep_failure(unit, run, f"not exported: {exported.error}"))
                 )
         return tasks
 
@@ -145,10 +147,10 @@ class Session:
         if why is not None:
             self.reporter.say(f"{task.unit.text}: {why}")
             return False
-        self._keep(Outcome(task.unit))
+        self._keep(UnitOutcome(task.unit))
         return True
 
-    def _start(self, tasks: Sequence[Task]) -> Generator[Outcome]:
+    def _start(self, tasks: Sequence[Task]) -> Generator[UnitOutcome]:
         how = self.request
         if how.scheduler is None:
             return run_here(
@@ -162,7 +164,7 @@ class Session:
 
         return run_on_cluster(tasks, how.scheduler, self.reporter, keep_going=how.keep_going)
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: UnitOutcome) -> None:
         """Adds a run to the history and writes its report, while nothing is timed here."""
         unit, errors = outcome.unit, list(outcome.errors)
         run = unit.run_directory(self.request.folder)
@@ -188,6 +190,6 @@ class Session:
             if note not in self._told:
                 self._told.add(note)
                 self.reporter.say(f"{unit.device.name}: {note}")
-        kept = Kept(replace(outcome, errors=tuple(errors)), runs, quality, work)
+        kept = StoredUnit(replace(outcome, errors=tuple(errors)), runs, quality, work)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)

@@ -15,9 +15,9 @@ from etprof.views.markdown import escape, markdown_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.bench.combinations import LeftOut
-    from etprof.bench.rows import Row
-    from etprof.bench.session import Kept
+    from etprof.bench.combinations import SkippedCombination
+    from etprof.bench.rows import BenchRow
+    from etprof.bench.session import StoredUnit
     from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION: Final = 1
@@ -30,7 +30,10 @@ def _effect_text(effect: Effect | None) -> str | None:
 
 
 def summary_document(
-    name: str, rows: Sequence[Row], kept: Sequence[Kept], left_out: Sequence[LeftOut]
+    name: str,
+    rows: Sequence[BenchRow],
+    kept: Sequence[StoredUnit],
+    left_out: Sequence[SkippedCombination],
 ) -> dict[str, Any]:
     """Returns the summary for machines."""
     return {
@@ -45,11 +48,11 @@ def summary_document(
     }
 
 
-def _problems(kept: Sequence[Kept]) -> list[str]:
+def _problems(kept: Sequence[StoredUnit]) -> list[str]:
     return [f"{entry.outcome.unit.text}: {e}" for entry in kept for e in entry.outcome.errors]
 
 
-def summary_table(name: str, rows: Sequence[Row]) -> Table:
+def summary_table(name: str, rows: Sequence[BenchRow]) -> Table:
     """Returns the summary for people; what all rows have in common stands in the title."""
     table = SUMMARY.of(rows)
     common = [str(each[0]) for each in list(zip(*table.rows, strict=True))[:4] if len({*each}) == 1]
@@ -59,7 +62,10 @@ def summary_table(name: str, rows: Sequence[Row]) -> Table:
 
 
 def render_markdown(
-    name: str, rows: Sequence[Row], kept: Sequence[Kept], left_out: Sequence[LeftOut]
+    name: str,
+    rows: Sequence[BenchRow],
+    kept: Sequence[StoredUnit],
+    left_out: Sequence[SkippedCombination],
 ) -> str:
     """Returns the summary for a pull request."""
     table = summary_table(name, rows)
@@ -85,18 +91,18 @@ def render_markdown(
 class Speed:
     """How fast an experiment reads its prompt, or adds tokens to it."""
 
-    row: Row
+    row: BenchRow
     metric: str
     test: str
 
 
-def speed_table(rows: Sequence[Row]) -> Table:
+def speed_table(rows: Sequence[BenchRow]) -> Table:
     """Returns two rows for each experiment that generated: of the prompt, and of new tokens."""
     speeds = [Speed(row, name, test) for row in rows for name, test in _tests(row)]
-    return LANGUAGE_MODELS.of([each for each in speeds if each.row.metric(each.metric)])
+    return LANGUAGE_MODELS.of([speed for speed in speeds if speed.row.metric(speed.metric)])
 
 
-def _tests(row: Row) -> tuple[tuple[str, str], ...]:
+def _tests(row: BenchRow) -> tuple[tuple[str, str], ...]:
     """Names metrics as llama-bench does: pp is the prompt's, tg that of new tokens after it."""
     generation = row.outcome.unit.model.generation
     if generation is None:

@@ -84,7 +84,7 @@ exit codes:
 _INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line with the way out, as all of etprof's are.
 
     `--debug` is known before and after every subcommand.
@@ -131,7 +131,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
     Flags say what their command knows, which is more than `etprof --help` should load.
     """
-    parser = Parser(
+    parser = CommandParser(
         prog="etprof",
         description=etprof.__doc__,
         epilog=EPILOG,

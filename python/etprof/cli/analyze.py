@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
     from etprof.report_files import write_report_files
-    from etprof.tables.brief import Whole
+    from etprof.tables.brief import UnbrokenLine
     from etprof.targets.peaks import with_peaks
 
     source = _source(arguments)
@@ -78,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     if folder is not None:
         write_report_files(assessment, folder)
     if not arguments.quiet:
-        ends: list[str] = [] if folder is None else [Whole(f"Report: {folder / 'report.html'}")]
+        ends: list[str] = (
+            [] if folder is None else [UnbrokenLine(f"Report: {folder / 'report.html'}")]
+        )
         is_full = arguments.full or arguments.top is not None
         ends.append(all_of_it(source, assessment, _beside(arguments)))
         show_assessment(
@@ -91,7 +93,7 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
     """Reads a run directory, or an ETDump with what the flags say of it."""
     from etprof.analysis.run_analysis import analyze_run
     from etprof.base.errors import UsageError
-    from etprof.importing.alone import Told, load_alone
+    from etprof.importing.alone import ClockOptions, load_alone
     from etprof.run.load import Run
 
     record, program, method = arguments.etrecord, arguments.program, arguments.method
@@ -118,7 +120,9 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
     try:
         return load_alone(
             source,
-            Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe, method=method),
+            ClockOptions(
+                time_scale=scale, clock_hz=hz, etrecord=record, describe=describe, method=method
+            ),
         )
     except UsageError:
         # What is wrong with the ETDump itself comes first: no flag would help.

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from etprof.bench.combinations import LeftOut, Unit
-    from etprof.bench.execution import Outcome
+    from etprof.bench.combinations import SkippedCombination, Unit
+    from etprof.bench.execution import UnitOutcome
     from etprof.bench.matrix import Matrix
-    from etprof.bench.session import Kept
+    from etprof.bench.session import StoredUnit
     from etprof.tables.table import Table
 
 
@@ -83,24 +83,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_plan(
-    arguments: argparse.Namespace, units: list[Unit], left_out: list[LeftOut]
+    arguments: argparse.Namespace, units: list[Unit], left_out: list[SkippedCombination]
 ) -> int:  # fmt: skip
     """Prints what would run, device by device."""
     from etprof.base.units import count_of
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
 
     reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
     plan = [unit.identity() for unit in units]
     programs = len({unit.program for unit in units})
     told = f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure"
-    brief = Brief((Told(told),), lines=tuple(_planned(units, left_out)))
+    brief = Brief((AnswerLine(told),), lines=tuple(_planned(units, left_out)))
     answer(arguments, {"runs": plan, "left_out": reasons}, brief)
     return 0
 
 
-def _planned(units: list[Unit], left_out: list[LeftOut]) -> Iterator[str]:
+def _planned(units: list[Unit], left_out: list[SkippedCombination]) -> Iterator[str]:
     """Yields a line for each run, what each device starts, and what is left out."""
-    from etprof.tables.brief import Whole
+    from etprof.tables.brief import UnbrokenLine
 
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
@@ -113,16 +113,19 @@ def _planned(units: list[Unit], left_out: list[LeftOut]) -> Iterator[str]:
         ):
             if runner is not None or preset is not None:
                 named = runner or f"the runner of preset {preset}"
-                yield Whole(f"device {device.name} {what} {named}")
+                yield UnbrokenLine(f"device {device.name} {what} {named}")
     for each in left_out:
         yield f"   –  {each.text}: {each.reason}"
 
 
 def _measure(
-    arguments: argparse.Namespace, matrix: Matrix, units: list[Unit], left_out: list[LeftOut]
+    arguments: argparse.Namespace,
+    matrix: Matrix,
+    units: list[Unit],
+    left_out: list[SkippedCombination],
 ) -> int:
     """Runs the matrix and reports; 5 when anything failed."""
-    from etprof.bench.session import Request, Session
+    from etprof.bench.session import MatrixSession, Request
     from etprof.history.store import open_store
     from etprof.tables.brief import listed
 
@@ -137,7 +140,7 @@ def _measure(
         wait=not arguments.no_wait,
     )
     with BenchReporter(len(units)) as reporter:
-        kept = Session(units, request, store, reporter).run()
+        kept = MatrixSession(units, request, store, reporter).run()
     table, rest, document = _report(matrix.name, folder, kept, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
     says = [each["says"] for each in document["sme2_pays"]]
@@ -151,7 +154,7 @@ def _scheduler_address(text: str | None) -> str | None:
 
 
 def _report(
-    name: str, folder: Path, kept: list[Kept], left_out: list[LeftOut]
+    name: str, folder: Path, kept: list[StoredUnit], left_out: list[SkippedCombination]
 ) -> tuple[Table, list[Table], dict[str, Any]]:
     """Writes summary.json and summary.md; returns the tables and the document."""
     from etprof.base.atomic import write_json, write_text
@@ -220,7 +223,7 @@ class BenchReporter:
                 total=total,
             )
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: UnitOutcome) -> None:
         """Prints how a run went."""
         with self._lock:
             self._done += 1

@@ -151,7 +151,7 @@ def _run_peaks(arguments: argparse.Namespace) -> int:
     folder = arguments.out or runs_folder("peaks", target.platform)
     source = find_model_folders()[0] / "peak_programs.py"
     precisions = arguments.precisions or _PRECISIONS
-    wanted = [(name, each) for name in peaks.PRODUCTS for each in precisions]
+    wanted = [(name, precision) for name in peaks.PRODUCTS for precision in precisions]
     wanted += [(name, "fp32") for name in peaks.STREAMS]
     requests = {
         f"{name}_{each}": ExportRequest(f"{source}:{name}", each, outdir=folder / "artifacts")
@@ -216,7 +216,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     )
     target = configured_target(config)
     threads = (arguments.threads or target.default_threads(),)
-    sides = tuple(each.model_copy(update={"threads": threads}) for each in config.experiments)
+    sides = tuple(
+        experiment.model_copy(update={"threads": threads}) for experiment in config.experiments
+    )
     config = config.model_copy(update={"experiments": sides})
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener)

@@ -38,7 +38,7 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
 
     for action in parser._actions:  # argparse has no other way to its flags
         if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                _complete_files(each)
+            for choice in action.choices.values():
+                _complete_files(choice)
         elif action.type is Path:
             setattr(action, "complete", shtab.FILE)  # noqa: B010 - shtab's own attribute

@@ -49,7 +49,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from etprof.base.units import count_of
     from etprof.config import load_config
     from etprof.measuring.starting import describe_starts, list_starts
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
 
     path = arguments.config
     config = load_config(path)
@@ -57,7 +57,7 @@ def _check(arguments: argparse.Namespace) -> int:
     told = f"{path} is valid: {count_of(len(names), 'experiment')} ({', '.join(names)})"
     document = {"config": str(path), "experiments": names, "starts": list_starts(config)}
     lines = tuple(f"  {line}" for line in describe_starts(config))
-    answer(arguments, document, Brief((Told(told),), lines=lines))
+    answer(arguments, document, Brief((AnswerLine(told),), lines=lines))
     return 0
 
 

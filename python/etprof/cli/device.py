@@ -108,7 +108,7 @@ def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
 
 
 def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import DIFFERENCES
     from etprof.targets.android import profiles
 
@@ -130,21 +130,23 @@ def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
         "power": power,
     }
     verdict = "is not in force" if differences else "is in force"
-    told = Told(f"Profile {profile} {verdict} on {adb.serial}", "red" if differences else "green")
+    told = AnswerLine(
+        f"Profile {profile} {verdict} on {adb.serial}", "red" if differences else "green"
+    )
     lines = tuple(f"power: {line}" for line in power)
     answer(arguments, document, Brief((told,), table=table, lines=lines))
     return TargetError.exit_code if differences else 0
 
 
 def _restore(adb: Adb, arguments: argparse.Namespace) -> int:
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import SETTINGS
     from etprof.targets.android.profiles import restore
 
     settings = restore(adb)
     line = f"The settings of {adb.serial} are as they were before"
     document = {"serial": adb.serial, "settings": settings}
-    brief = Brief((Told(line),), table=SETTINGS.of(settings.items()))
+    brief = Brief((AnswerLine(line),), table=SETTINGS.of(settings.items()))
     answer(arguments, document, brief)
     return 0
 

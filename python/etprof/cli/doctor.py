@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Examines the machine and prints what was found."""
     from etprof.doctor import examine, examine_target
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import PARTS
 
     given = {"serial": arguments.serial, "connect": arguments.connect, "runner": arguments.runner}
@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
     urgent = sorted(findings, key=lambda finding: _ORDER.index(finding.status))
     missing = sum(finding.status == "missing" for finding in findings)
-    told = Told(f"{count_of(missing, 'needed part')} missing", "bold red")
+    told = AnswerLine(f"{count_of(missing, 'needed part')} missing", "bold red")
     if not missing:
         place = "on this device" if arguments.target else "here"
-        told = Told(f"Models can be profiled {place}", "green")
+        told = AnswerLine(f"Models can be profiled {place}", "green")
     brief = Brief((told,), table=PARTS.of(dataclasses.asdict(finding) for finding in urgent))
     answer(arguments, {"findings": table.records()}, brief)
     return BuildError.exit_code if missing else 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles, ExportRequest
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest, StageTime
-    from etprof.tables.brief import Told
+    from etprof.tables.brief import AnswerLine
 
 
 EXAMPLES = """\
@@ -208,7 +208,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     it is what is known without.
     """
     from etprof.run.delegation import DelegationReport, MethodReport
-    from etprof.tables.brief import Brief, Told, Whole
+    from etprof.tables.brief import AnswerLine, Brief, UnbrokenLine
     from etprof.tables.export import (
         REWRITES,
         SCOPES,
@@ -227,12 +227,16 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
-        (Told(headline(manifest, report)), *map(Told, told), *_tell_more(manifest, report)),
+        (
+            AnswerLine(headline(manifest, report)),
+            *map(AnswerLine, told),
+            *_tell_more(manifest, report),
+        ),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
         ends=(
-            Whole(f"Program: {files.pte}"),
+            UnbrokenLine(f"Program: {files.pte}"),
             f"Next: {command_line('profile', measured or files.pte, *flags)}",
         ),
         rest=(
@@ -255,10 +259,10 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     answer(arguments, document, brief)
 
 
-def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[Told]:
+def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[AnswerLine]:
     """Yields what a text was read like, and each thing that was asked for and found nothing to do."""
     from etprof.backends.registry import BY_NAME
-    from etprof.tables.brief import Told
+    from etprof.tables.brief import AnswerLine
     from etprof.tables.export import tell_quality
 
     yield from tell_quality(manifest.quality)
@@ -268,10 +272,10 @@ def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[T
         is_known = backend is not None and backend.delegate and method.summary is not None
         if is_known and not method.delegates:
             text = f"nothing of {name} in {manifest.precision} is delegated to {manifest.backend}"
-            yield Told(f"{text}: ExecuTorch's own kernels compute all of it", "yellow")
-    for each in manifest.scopes:
-        if each.missed:
-            yield Told(f"{each.scope} caught nothing that {each.missed}", "yellow")
+            yield AnswerLine(f"{text}: ExecuTorch's own kernels compute all of it", "yellow")
+    for scope in manifest.scopes:
+        if scope.missed:
+            yield AnswerLine(f"{scope.scope} caught nothing that {scope.missed}", "yellow")
 
 
 def given_model(arguments: argparse.Namespace) -> str:

@@ -101,18 +101,18 @@ def _asked(plan: LlmPlan) -> Iterator[str]:
 
 def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
     from etprof.base.text import clean
-    from etprof.tables.brief import Brief, Told, Whole
+    from etprof.tables.brief import AnswerLine, Brief, UnbrokenLine
 
     name = f"{plan.name} {plan.precision} for {plan.backend}"
     brief = Brief(
-        (Told(f"{name}: the YAML and its files can be used; nothing was exported"),),
+        (AnswerLine(f"{name}: the YAML and its files can be used; nothing was exported"),),
         lines=(
             *_asked(plan),
             *(
                 f"Reads {setting}: {clean(file['path'])} as {file['read_as']}"
                 for setting, file in plan.reads().items()
             ),
-            Whole(f"Program: {plan.files.pte}"),
+            UnbrokenLine(f"Program: {plan.files.pte}"),
         ),
     )
     document = {"asked": plan.record(), "reads": plan.reads(), "program": str(plan.files.pte)}

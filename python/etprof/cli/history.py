@@ -340,7 +340,7 @@ def _noise(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     """Writes runs to a file; never over one that is there."""
     from etprof.history.exchange import export_runs
-    from etprof.tables.brief import Whole, listed
+    from etprof.tables.brief import UnbrokenLine, listed
 
     path: Path = arguments.file
     kind = arguments.format or path.suffix.removeprefix(".").lower()
@@ -350,7 +350,7 @@ def _export(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{path} exists and is not overwritten; choose another name")
     with _open(arguments) as store, store.session() as session:
         count = export_runs(session, path, kind, _filters(arguments))
-    told = Whole(f"Wrote {count_of(count, 'run')} to {path}")
+    told = UnbrokenLine(f"Wrote {count_of(count, 'run')} to {path}")
     answer(arguments, {"runs": count, "file": str(path)}, listed(None, lines=[told]))
     return 0
 

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Makes the run directory and says what it has, and what is missing."""
     from etprof.importing.importing import ImportRequest, import_run
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
 
     request = ImportRequest(
         files=arguments.files,
@@ -84,18 +84,18 @@ def run(arguments: argparse.Namespace) -> int:
         "run_id": done.manifest.run_id,
         "model": done.manifest.model.name,
         "platform": done.manifest.platform,
-        "sources": [each.model_dump(mode="json") for each in sources],
+        "sources": [source.model_dump(mode="json") for source in sources],
         "ns_per_tick": imported.ns_per_tick if imported else None,
         "clock": clock,
         "missing": list(notes),
         "set_aside": str(done.set_aside) if done.set_aside else None,
     }
-    told = [Told(f"{done.folder}: {', '.join(each.kind for each in sources)}")]
+    told = [AnswerLine(f"{done.folder}: {', '.join(each.kind for each in sources)}")]
     if done.set_aside is not None:
-        told.append(Told(f"The run that was there is now {done.set_aside}"))
+        told.append(AnswerLine(f"The run that was there is now {done.set_aside}"))
     if clock is not None:
-        told.append(Told(f"Clock of the ETDump: {clock}"))
-    lines = tuple(Told(f"Missing: {note}", "yellow") for note in notes)
+        told.append(AnswerLine(f"Clock of the ETDump: {clock}"))
+    lines = tuple(AnswerLine(f"Missing: {note}", "yellow") for note in notes)
     answer(arguments, document, Brief(tuple(told), lines=lines, ends=(_next_step(done.folder),)))
     return 0
 

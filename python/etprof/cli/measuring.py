@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.measuring.configured import Listener
-    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.pipeline import MeasuredRun
     from etprof.targets.device_lock import Waiting
 
 
@@ -49,7 +49,7 @@ def _what_it_can_tell(run_directory: Path) -> str | None:
 
 
 def report_run(
-    run_directory: Path, arguments: argparse.Namespace, measured: Measured | None = None
+    run_directory: Path, arguments: argparse.Namespace, measured: MeasuredRun | None = None
 ) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
@@ -58,7 +58,7 @@ def report_run(
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
-    from etprof.tables.brief import Whole, command_in
+    from etprof.tables.brief import UnbrokenLine, command_in
     from etprof.tables.findings import best_suggestion
     from etprof.targets.peaks import with_peaks
 
@@ -71,7 +71,7 @@ def report_run(
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         next_step = best_suggestion(assessment)
-        ends = [Whole(f"Report: {page}"), all_of_it(run_directory, assessment)]
+        ends = [UnbrokenLine(f"Report: {page}"), all_of_it(run_directory, assessment)]
         command = None if next_step is None else command_in(next_step)
         ends += [] if command is None else [f"Next: {command}"]
         show_assessment(

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     models, families = describe_models(), machine.FAMILIES.of(FAMILIES.values())
     table = machine.MODELS.of(row for model in models for row in _rows(model))
     problems = (model["problem"] for model in models if model["problem"])
-    named = ", ".join(str(each["prefix"]) for each in families.records())
+    named = ", ".join(str(record["prefix"]) for record in families.records())
     answer(
         arguments,
         {"models": models, "families": families.records()},

@@ -104,11 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     found = _search(request, folder, arguments)
     page = _write_page(found, folder)
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.optimize import before_and_after, headline, steps_of
 
     brief = Brief(
-        (Told(headline(found)),),
+        (AnswerLine(headline(found)),),
         table=before_and_after(found),
         rest=(steps_of(found),),
         ends=(*_sentences(found, folder), f"Steps, with --full here: {page}"),
@@ -151,7 +151,7 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     if arguments.target is None:
         return Optimizer(request, folder, arguments.tolerance, arguments.budget, say).run()
     from etprof.config import TargetConfig
-    from etprof.optimize.proving import Prover
+    from etprof.optimize.proving import TargetEvaluator
     from etprof.targets.registry import make_target
 
     target = make_target(arguments.target, fields, "--target")
@@ -159,7 +159,7 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     target.describe()
     wanted = TargetConfig(kind=arguments.target, serial=arguments.serial)
     with listening(arguments) as listener:
-        prover = Prover(target, wanted, listener, arguments.threads, arguments.blocks)
+        prover = TargetEvaluator(target, wanted, listener, arguments.threads, arguments.blocks)
         return Optimizer(
             request, folder, arguments.tolerance, arguments.budget, say, prover=prover
         ).run()

@@ -274,7 +274,7 @@ def _config(
         "allow_inaccurate": arguments.allow_inaccurate or None,
         "instructions": arguments.instructions or None,
     }
-    described = [describe_program(each) for each in programs]
+    described = [describe_program(program) for program in programs]
     names = name_programs([each.label for each in described])
     against = "".join(f"_against_{each.label}" for each in described[1:])
     folder = runs_folder(described[0].name, f"{target.platform}{against}")

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.importing.alone import load_source
     from etprof.report_files import check_formats, write_documents
     from etprof.tables.alternatives import side_by_side
-    from etprof.tables.brief import Told, Whole, listed
+    from etprof.tables.brief import AnswerLine, UnbrokenLine, listed
     from etprof.targets.peaks import with_peaks
     from etprof.views.documents import runs_document
 
@@ -73,13 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=load_thresholds(arguments.thresholds),
     )
     written = write_documents(assessments, _folder(arguments), formats)
-    files, together = [Whole(path) for path in written], side_by_side(assessments)
+    files, together = [UnbrokenLine(path) for path in written], side_by_side(assessments)
     document = {"files": files, "runs": runs_document(assessments)}
     if together is None:
         answer(arguments, document, listed(None, lines=files))
     else:
         brief = listed(together.runs, lines=files[1:], ends=files[:1])
-        answer(arguments, document, replace(brief, told=(Told(together.lead),)))
+        answer(arguments, document, replace(brief, told=(AnswerLine(together.lead),)))
     return 0
 
 

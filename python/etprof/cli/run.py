@@ -168,7 +168,7 @@ def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
         planned_target,
     )
     from etprof.measuring.starting import describe_starts, list_starts
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
 
     settings = configured_settings(config)
     # The program may be on another machine.
@@ -199,5 +199,5 @@ def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
     numbered = (f"{number:4}  {each.text}" for number, each in enumerate(planned.launches, start=1))
     lines = (*describe_starts(config), *numbered, *planned.notes)
     document = {"launches": launches, "least_timing_s": least_s, "starts": starts}
-    answer(arguments, document, Brief((Told(told),), lines=lines))
+    answer(arguments, document, Brief((AnswerLine(told),), lines=lines))
     return 0

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks and prints what was found."""
     from etprof.base.errors import UsageError
     from etprof.run.validation import validate_run, worst_level
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import CHECKS
 
     folder = arguments.run_dir or arguments.results
@@ -49,8 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     findings = validate_run(folder)
     level = worst_level(findings)
     table = CHECKS.of(findings)
-    worst = [each for name in reversed(_VERDICTS) for each in findings if each.level == name]
-    told = Told(f"{folder}: {_VERDICTS[level]}", CHECKS.columns[0].styles.get(level, ""))
+    worst = [
+        finding for name in reversed(_VERDICTS) for finding in findings if finding.level == name
+    ]
+    told = AnswerLine(f"{folder}: {_VERDICTS[level]}", CHECKS.columns[0].styles.get(level, ""))
     document = {"verdict": level, "findings": table.records()}
     answer(arguments, document, Brief((told,), table=CHECKS.of(worst)))
     return _EXIT_CODES[level]

@@ -41,7 +41,7 @@ class Page:
 @cache
 def pages() -> dict[str, Page]:
     """Returns every page by its view, those of the menu first and in its order."""
-    names = [each.name for each in pkgutil.iter_modules([str(Path(__file__).parent / "views")])]
+    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "views")])]
     found = {n: importlib.import_module(f"etprof.dashboard.views.{n}").PAGE for n in names}
     return dict(sorted(found.items(), key=lambda entry: entry[1].menu or (len(found), entry[0])))
 

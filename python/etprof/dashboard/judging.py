@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from etprof.dashboard.visit import Catalogue
-    from etprof.history.gate import Comparison, Judgement
+    from etprof.history.gate import Judgement, MetricComparison
     from etprof.history.schema import Metric, Run
 
 View = dict[str, Any]
@@ -82,7 +82,7 @@ class Judge:
         view = self._view(found, f"baseline {name}" if name else before)
         return Reference(view, found.baseline[0].run_id, run.id)
 
-    def _view(self, comparison: Comparison, against: str) -> View:
+    def _view(self, comparison: MetricComparison, against: str) -> View:
         (found,) = judge_all([comparison], self._catalogue.family)
         candidate = comparison.candidate
         return {

@@ -163,7 +163,7 @@ class Damage:
     loads: set[int] = field(default_factory=set)
     """Names of load events."""
     _possible: list[NDArray[np.bool_]] = field(default_factory=list)
-    _last: _Last | None = None
+    _last: _LastEvent | None = None
 
     @property
     def before(self) -> Outermost | None:
@@ -199,7 +199,7 @@ class Damage:
         self._possible.append(events.execution_possible)
         if events.last is not None and events.last.row >= 0:
             row = events.last.row
-            self._last = _Last(
+            self._last = _LastEvent(
                 events.last,
                 len(self._possible) - 1,
                 int(events.execution[row]),
@@ -210,7 +210,7 @@ class Damage:
 
 
 @dataclass
-class _Last:
+class _LastEvent:
     """The last outermost event of the pieces so far, which the next may contradict."""
 
     event: Outermost

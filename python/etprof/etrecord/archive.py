@@ -41,7 +41,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runti
 WAY_OUT: Final = "export the program again, or measure it without --etrecord"
 
 
-class _Archive(io.FileIO):
+class _ArchiveFile(io.FileIO):
     """A file that is read in pieces: the length of a ZIP's directory stands in the file itself."""
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -133,7 +133,7 @@ def open_parts(path: Path) -> Iterator[Parts]:
     try:
         with (
             open_regular(path) as stream,
-            _Archive(stream.fileno(), closefd=False) as pieces,
+            _ArchiveFile(stream.fileno(), closefd=False) as pieces,
             zipfile.ZipFile(pieces) as archive,
         ):
             yield Parts(path, archive)

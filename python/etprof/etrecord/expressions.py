@@ -46,7 +46,7 @@ def check_expression(text: str) -> None:
     """Returns when `text` is within the grammar; raises NotAnExpressionError when it is not."""
     if len(text) > MAX_LENGTH:
         raise NotAnExpressionError(f"it has {len(text)} characters, more than {MAX_LENGTH}")
-    parser = _Parser(_split(text))
+    parser = _ExpressionParser(_split(text))
     parser.expression(0)
     parser.expect_end()
 
@@ -64,7 +64,7 @@ def _split(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Parser:
+class _ExpressionParser:
     """Recursive descent; each method returns how many digits its part may come to."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:

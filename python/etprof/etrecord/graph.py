@@ -73,7 +73,7 @@ class _Input(Record):
     arg: dict[str, Any]
 
 
-class _Node(Record):
+class _NodeRecord(Record):
     name: str
     target: str
     inputs: tuple[_Input, ...]
@@ -81,17 +81,17 @@ class _Node(Record):
     metadata: dict[str, str]
 
 
-class _Graph(Record):
+class _GraphRecord(Record):
     inputs: tuple[dict[str, Any], ...]
-    nodes: tuple[_Node, ...]
+    nodes: tuple[_NodeRecord, ...]
     tensor_values: dict[str, _Value]
 
 
 class _Module(Record):
-    graph: _Graph
+    graph: _GraphRecord
 
 
-class _Program(Record):
+class _ProgramRecord(Record):
     graph_module: _Module
 
 
@@ -145,7 +145,7 @@ def _check(expression: object) -> None:
 def read_graph(document: object) -> Graph:
     """Returns the graph of a method; raises GraphError when it is not as an export writes it."""
     try:
-        program = _Program.model_validate(document)
+        program = _ProgramRecord.model_validate(document)
     except ValidationError as error:
         raise GraphError(_first_problem(error)) from None
     described = program.graph_module.graph
@@ -163,7 +163,7 @@ def _first_problem(error: ValidationError) -> str:
 class _Builder:
     """Makes the nodes one after the other; each may read those before it."""
 
-    def __init__(self, described: _Graph) -> None:
+    def __init__(self, described: _GraphRecord) -> None:
         self._described = described
         self._known: dict[str, GraphNode] = {}
         self._graph = Graph()
@@ -177,7 +177,7 @@ class _Builder:
             self._add_call(node)
         return self._graph
 
-    def _add_call(self, described: _Node) -> None:
+    def _add_call(self, described: _NodeRecord) -> None:
         if len(described.target) > MAX_NAME or not _OPERATOR.fullmatch(described.target):
             raise GraphError(f"{described.target[:_MAX_SHOWN]!r} is no operator's name")
         meta = _read_metadata(described.metadata)

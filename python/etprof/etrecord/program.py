@@ -204,10 +204,10 @@ def _check_belongs(
     problem = None
     if handles and max(handles) >= instructions:
         problem = f"it has {max(handles) + 1} instructions or more, the program {instructions}"
-    for each in report.delegates:
-        own = {node.debug_handle for node in each.nodes} - {None, _NO_HANDLE}
-        if own - {*handles.get(each.instruction or 0, ())}:
-            problem = f"{each.name} of the program computes operators that it does not have"
+    for delegate in report.delegates:
+        own = {node.debug_handle for node in delegate.nodes} - {None, _NO_HANDLE}
+        if own - {*handles.get(delegate.instruction or 0, ())}:
+            problem = f"{delegate.name} of the program computes operators that it does not have"
     if problem is not None:
         raise InputFileError(
             f"{etrecord} does not belong to {pte}: {plan.name!r}: {problem}; give --etrecord the "

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> MethodReport:
     """Returns the report of one method."""
-    by_name = {each.name: each for each in method.operators}
-    delegates = tuple(_describe_delegate(each, by_name) for each in method.delegates)
+    by_name = {operator.name: operator for operator in method.operators}
+    delegates = tuple(_describe_delegate(delegate, by_name) for delegate in method.delegates)
     return MethodReport(
         summary=summarize(method.operators, delegates),
         operators=tuple(method.operators),
@@ -32,17 +32,17 @@ def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> MethodRep
 
 def describe_sources(methods: Mapping[str, MethodReport]) -> str | None:
     """Says what the predictions of these reports rest on; None when there are none."""
-    names = [each.backend for method in methods.values() for each in method.delegates]
+    names = [delegate.backend for method in methods.values() for delegate in method.delegates]
     found = dict.fromkeys(backend_of(name).describe_source() for name in names)
     return "; ".join(filter(None, found)) or None
 
 
 def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate]) -> MethodSummary:
     """Returns the totals of one method."""
-    real = [each for each in operators if not each.is_quantization]
+    real = [operator for operator in operators if not operator.is_quantization]
     inside = [each for each in real if each.delegate is not None]
     total = _sum_macs(real)
-    nodes = [node for each in delegates for node in each.nodes]
+    nodes = [node for delegate in delegates for node in delegate.nodes]
     predicted = _sum_macs(node for node in nodes if node.prediction and node.prediction.sme2)
     is_predicted = all(each.nodes for each in delegates) and all(
         node.prediction is not None and node.prediction.sme2 is not None
@@ -69,18 +69,20 @@ def _sum_macs(counted: Iterable[GraphOperator | DelegateNode]) -> int:
 def _describe_delegate(
     delegate: LoweredDelegate, operators: Mapping[str, GraphOperator]
 ) -> Delegate:
-    own = {**operators, **{each.name: each for each in delegate.operators}}
+    own = {**operators, **{operator.name: operator for operator in delegate.operators}}
     backend = backend_of(delegate.backend)
     nodes = backend.exporter().read_delegate(delegate.blob, delegate.nodes, _is_bookkeeping)
     workers = credit_work(nodes, backend)
-    of_weights = {each.name for each in backend.exporter().rewrites() if each.gives_sme2_weights}
+    of_weights = {
+        rewrite.name for rewrite in backend.exporter().rewrites() if rewrite.gives_sme2_weights
+    }
     return Delegate(
         name=delegate.name,
         backend=delegate.backend,
         instruction=delegate.instruction,
         blob_bytes=len(delegate.blob),
         weight_bytes=backend.exporter().weight_bytes(delegate.blob),
-        nodes=tuple(_describe_work(each, own, workers, of_weights) for each in nodes),
+        nodes=tuple(_describe_work(node, own, workers, of_weights) for node in nodes),
     )
 
 

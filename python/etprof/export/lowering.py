@@ -66,7 +66,7 @@ def buffer_names(module: torch.nn.Module) -> list[str]:
 def run_eager(method: ExportMethod) -> list[Any]:
     """Returns the outputs of the module itself, flattened as the program gives them."""
     kept = unchanged_buffers(method.module, buffer_names(method.module))
-    with torch.no_grad(), half_constants.Clamped(), kept:  # type: ignore[no-untyped-call]
+    with torch.no_grad(), half_constants.ClampingMode(), kept:  # type: ignore[no-untyped-call]
         outputs = method.module(*method.inputs, **method.kwarg_inputs)
     return tensors.flatten(outputs)
 
@@ -180,7 +180,7 @@ def _trace(
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredProgram:
     """Methods in the edge dialect with their delegates, and what is known about them."""
 
     edge: upstream.EdgeProgramManager
@@ -202,7 +202,7 @@ def lower(
     backend: str,
     options: ExportOptions,
     constants: Mapping[str, int] | None = None,
-) -> Lowered:
+) -> LoweredProgram:
     """Lowers traced methods to the edge dialect and gives `backend` what it can take.
 
     Each of `constants` becomes a method without inputs that tells it.
@@ -224,13 +224,15 @@ def lower(
     if options.embeddings is not None:
         for name in programs:
             edge._edge_programs[name] = fuse_look_ups(edge.exported_program(name))
-    known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
+    known = frozenset(
+        name for partitioner in partitioners for name in partitioner.target_partitioner_configs
+    )
     widened, told = {}, dict(reasons)
     for name in () if options.keep_fp16_sums else programs:
         widened[name], casts = half_sums.widen(edge.exported_program(name))
         told |= casts
     rules = operators.PartitionRules(told, known)
-    asked = [each for each in exporter.rewrites() if each.name in options.rewrites]
+    asked = [rewrite for rewrite in exporter.rewrites() if rewrite.name in options.rewrites]
     others = [each for each in exporter.rewrites() if each not in asked]
     missed = {name: find_missed(program, others) for name, program in programs.items()}
     methods = {
@@ -240,7 +242,7 @@ def lower(
     graphs = _format_graphs(edge, programs) if options.graph else {}
     failed = {name: why for each in missed.values() for name, why in each.failed.items()}
     counts = count_lowered(asked, methods.values()) + Counter(inside)
-    return Lowered(edge, methods, widened, clamped, counts, failed, graphs)
+    return LoweredProgram(edge, methods, widened, clamped, counts, failed, graphs)
 
 
 def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:

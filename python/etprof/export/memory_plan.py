@@ -34,7 +34,7 @@ def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
     peak, moment = max(
         ((_live_bytes(tensors, moment), -moment) for moment in range(len(names))), default=(0, 0)
     )
-    alive = [each for each in tensors if each.first_use <= -moment <= each.last_use]
+    alive = [tensor for tensor in tensors if tensor.first_use <= -moment <= tensor.last_use]
     alive.sort(key=lambda each: each.size_bytes, reverse=True)
     return MemoryPlan(
         arena_bytes=tuple(arena_bytes),
@@ -46,7 +46,9 @@ def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
 
 
 def _live_bytes(tensors: list[PlannedTensor], moment: int) -> int:
-    return sum(each.size_bytes for each in tensors if each.first_use <= moment <= each.last_use)
+    return sum(
+        tensor.size_bytes for tensor in tensors if tensor.first_use <= moment <= tensor.last_use
+    )
 
 
 def list_tensors(graph: torch.fx.Graph) -> Iterator[PlannedTensor]:
@@ -100,21 +102,21 @@ def _rows(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str, 
     places = sorted({(each.arena, each.offset_bytes) for each in tensors})
     for thread, (arena, offset) in enumerate(places, start=1):
         yield _name("thread", f"arena {arena} at {offset:,} B", process, thread)
-    for each in tensors:
+    for tensor in tensors:
         yield {
-            "name": each.node,
+            "name": tensor.node,
             "ph": "X",
             "pid": process,
-            "tid": places.index((each.arena, each.offset_bytes)) + 1,
-            "ts": each.first_use,
-            "dur": each.last_use - each.first_use + 1,
-            "args": {"size_bytes": each.size_bytes, "module": each.module_path},
+            "tid": places.index((tensor.arena, tensor.offset_bytes)) + 1,
+            "ts": tensor.first_use,
+            "dur": tensor.last_use - tensor.first_use + 1,
+            "args": {"size_bytes": tensor.size_bytes, "module": tensor.module_path},
         }
 
 
 def _levels(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str, Any]]:
     """Yields the bytes alive in each arena whenever they change."""
-    steps = sorted({step for each in tensors for step in (each.first_use, each.last_use + 1)})
+    steps = sorted({step for tensor in tensors for step in (tensor.first_use, tensor.last_use + 1)})
     for step in steps:
         alive = [each for each in tensors if each.first_use <= step <= each.last_use]
         values = {

@@ -110,7 +110,7 @@ def list_operators(
 def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) -> None:
     """Adds the instruction numbers from the emitted graph, whose debug handles they are."""
     outside: dict[str, int | None] = {}
-    delegates = {each.name: each for each in method.delegates}
+    delegates = {delegate.name: delegate for delegate in method.delegates}
     for node in call_nodes(graph_module.graph):
         instruction = node.meta.get("debug_handle")
         if target_name(node) == "executorch_call_delegate":
@@ -119,10 +119,10 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
         else:
             outside[node.name] = instruction
     method.operators = [
-        each.model_copy(update={"instruction": outside.get(each.name)})
-        if each.delegate is None
-        else each
-        for each in method.operators
+        operator.model_copy(update={"instruction": outside.get(operator.name)})
+        if operator.delegate is None
+        else operator
+        for operator in method.operators
     ]
 
 
@@ -153,9 +153,11 @@ def count_covered(
             quantized[scope] += any(DEQUANTIZE in target_name(s) for s in node.all_input_nodes)
     return tuple(
         ScopeCatch(
-            scope=str(each), operators=caught[each], quantized=None if is_float else quantized[each]
+            scope=str(fromkey),
+            operators=caught[fromkey],
+            quantized=None if is_float else quantized[fromkey],
         )
-        for each in dict.fromkeys(scopes)
+        for fromkey in dict.fromkeys(scopes)
     )
 
 
@@ -351,7 +353,7 @@ def held_bytes(node: torch.fx.Node) -> int:
             size = size * (math.prod(own[:-1])) // max(shape[0], 1)
         scales = source.all_input_nodes[1:] if source is not stored else []
         found += size + sum(
-            _bytes(each, None) for each in scales if _is_held(each) and _is_real(each)
+            _bytes(scale, None) for scale in scales if _is_held(scale) and _is_real(scale)
         )
     return found
 
@@ -398,7 +400,7 @@ def count_macs(node: torch.fx.Node) -> int | None:
     """Returns the multiply-accumulates of one execution; None for operators without any."""
     # An ETRecord's nodes are none of PyTorch's.
     sources: list[Any] = [each for each in node.args if hasattr(each, "meta")]
-    inputs = [shape_of(each) or [] for each in sources]
+    inputs = [shape_of(source) or [] for source in sources]
     return macs_of(target_name(node), inputs, shape_of(node) or (), node.args)
 
 

@@ -286,7 +286,7 @@ def _with_suffix(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _CompanionFile:
     """A file beside the program: the program's name and more, or another ending."""
 
     suffix: str
@@ -304,32 +304,34 @@ class ExportedFiles:
 
     pte: Path
 
-    external_data = _Beside(".ptd", is_ending=True)
+    external_data = _CompanionFile(".ptd", is_ending=True)
     """The weights, when they are asked to be outside the program."""
-    bundle = _Beside(".bpte", is_ending=True)
+    bundle = _CompanionFile(".bpte", is_ending=True)
     """The program with its test cases inside, when it is asked for."""
-    etrecord = _Beside(".etrecord")
+    etrecord = _CompanionFile(".etrecord")
     """ExecuTorch's own description of the export, for its Inspector and for etprof."""
-    manifest = _Beside(".json")
+    manifest = _CompanionFile(".json")
     """What was exported, how and with what; JSON."""
-    report = _Beside(".delegation.json")
+    report = _CompanionFile(".delegation.json")
     """What is delegated and what is not, operator by operator; JSON."""
-    graph = _Beside(".graph.txt")
+    graph = _CompanionFile(".graph.txt")
     """The lowered graphs as text, when they are asked for."""
-    stage_trace = _Beside(".stages.trace.json")
+    stage_trace = _CompanionFile(".stages.trace.json")
     """The export's stages and the steps in them as a Chrome trace, when it is asked for."""
-    stage_graph = _Beside(".stages.html")
+    stage_graph = _CompanionFile(".stages.html")
     """The same times summed as a flame graph, when it is asked for; HTML."""
-    memory_trace = _Beside(".memory.trace.json")
+    memory_trace = _CompanionFile(".memory.trace.json")
     """The memory plan as a Chrome trace, when it is asked for."""
-    log = _Beside(".log")
+    log = _CompanionFile(".log")
     """What ExecuTorch's own export said, where that made the program."""
-    data = _Beside(".data")
+    data = _CompanionFile(".data")
     """The folder of example inputs and reference outputs."""
 
     def every(self) -> list[Path]:
         """Returns the paths of all files that an export may write."""
-        known = [name for name, each in vars(ExportedFiles).items() if isinstance(each, _Beside)]
+        known = [
+            name for name, each in vars(ExportedFiles).items() if isinstance(each, _CompanionFile)
+        ]
         return [getattr(self, name) for name in ("pte", *known)]
 
     def written(self) -> list[Path]:

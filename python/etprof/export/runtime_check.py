@@ -70,7 +70,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         msg = f"method {name!r} gives {len(given)} outputs, the eager model {expected}"
         raise ExportError(msg)
     left = iter(given)
-    outputs = [None if each is None else next(left) for each in references]
+    outputs = [None if reference is None else next(left) for reference in references]
     found = [
         [
             compare_output(index, output, expected, floors.snr_db)
@@ -91,7 +91,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     )
     check = ExportCheck(
         minimum_snr_db=floors.snr_db,
-        passed=all(each.answer != "failed" for each in verdicts),
+        passed=all(verdict.answer != "failed" for verdict in verdicts),
         floors=floors,
         verdicts=verdicts,
         outputs=tuple(itertools.starmap(_checked, zip(own, lowered, cost, strict=True))),
@@ -176,7 +176,7 @@ def find_outputs(request: RunnerRequest) -> list[Callable[[], torch.Tensor]]:
     described = ask_host_runner(["--describe", "--model", request.model])
     methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
     outputs = methods[request.method]["outputs"]
-    orders = [each["dim_order"] for each in outputs if each["kind"] == "tensor"]
+    orders = [output["dim_order"] for output in outputs if output["kind"] == "tensor"]
     entries = read_json(request.result, way_out="export again")["outputs"]
     folder = request.result.parent
     kept = [each for each in entries if each["dtype"] != "none"]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from etprof.export.changes.scopes import Scope
-    from etprof.export.lowering import Lowered, QuantizationReport
+    from etprof.export.lowering import LoweredProgram, QuantizationReport
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
     from etprof.run.accuracy import TextQuality
@@ -110,7 +110,7 @@ class ExportSession:
             self._trace(self.prepare())
         return self.rewriting
 
-    def _trace(self, prepared: Prepared) -> dict[str, torch.export.ExportedProgram]:
+    def _trace(self, prepared: PreparedMethods) -> dict[str, torch.export.ExportedProgram]:
         external = self.request.options.external_constants
         with self.clock.stage("torch.export"):
             traced = {
@@ -124,7 +124,7 @@ class ExportSession:
         self.rewriting.check_precision()
         return traced
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> PreparedMethods:
         """Loads the model, computes its reference outputs, and converts it."""
         precision = self.request.parsed_precision()
         dtype = getattr(torch, precision.float_dtype)
@@ -161,11 +161,11 @@ class ExportSession:
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
-        return Prepared(methods, references, reports, shared)
+        return PreparedMethods(methods, references, reports, shared)
 
     def _check_scopes(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
         """Raises UsageError for a scope of what the model or the quantiser does not have."""
-        modules = (path for each in methods for path, _ in each.module.named_modules())
+        modules = (path for method in methods for path, _ in method.module.named_modules())
         paths = list(dict.fromkeys(modules))
         scheme = self.request.parsed_precision().quantization
         exporter = BY_NAME[self.request.backend].exporter()
@@ -201,7 +201,7 @@ def _check_reference(index: int, value: object) -> None:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedMethods:
     """The methods as they go into the program, and what their outputs should be."""
 
     methods: Mapping[str, ExportMethod]
@@ -220,8 +220,8 @@ class ExportOutput:
     folder: Path
     log: list[str]
     """What the libraries logged and is not known noise."""
-    prepared: Prepared
-    lowered: Lowered
+    prepared: PreparedMethods
+    lowered: LoweredProgram
     program: upstream.ExecutorchProgramManager
     references: dict[str, list[Any]]
     """In the element types, and once checked in the dimension order, of the program's outputs."""
@@ -376,7 +376,8 @@ class ExportOutput:
             self.references[name] = _stored_like(self.references[name], checked.outputs)
             self.converted[name] = _stored_like(
                 _with_dtypes(
-                    checked.converted, [getattr(each, "dtype", None) for each in checked.outputs]
+                    checked.converted,
+                    [getattr(output, "dtype", None) for output in checked.outputs],
                 ),
                 checked.outputs,
             )

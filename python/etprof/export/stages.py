@@ -142,7 +142,7 @@ def draw_flames(title: str, clock: StageClock) -> str:
     from pyinstrument.session import Session
 
     stages = _stage_frames(clock)
-    whole = Frame("export\0\0000", stages, sum(each.time for each in stages))
+    whole = Frame("export\0\0000", stages, sum(stage.time for stage in stages))
     processors.aggregate_repeated_calls(whole, {})
     processors.remove_irrelevant_nodes(whole, {"filter_threshold": SMALLEST_SHARE})
     session = reduce(Session.combine, [each for each in clock.sessions if each is not None])
@@ -168,7 +168,7 @@ def _stage_frames(clock: StageClock) -> list[Frame]:
     for stage, session in zip(clock.times, clock.sessions, strict=True):
         # The root is the function that holds the stage.
         root = None if session is None else session.root_frame()
-        calls = [] if root is None else [call for each in root.children for call in _calls(each)]
+        calls = [] if root is None else [call for child in root.children for call in _calls(child)]
         found.append(Frame(f"{stage.name}\0\0000", calls, stage.duration_ns / 1e9))
     return found
 
@@ -180,7 +180,7 @@ def _calls(frame: Frame) -> Iterator[Frame]:
     if frame.is_synthetic:
         yield Frame(SELF_TIME_FRAME_IDENTIFIER, time=frame.time)
         return
-    inside = [call for each in frame.children for call in _calls(each)]
+    inside = [call for child in frame.children for call in _calls(child)]
     name = name_call(frame.function, frame.file_path or "", frame.class_name)
     if name is None:
         yield from inside

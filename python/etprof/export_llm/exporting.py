@@ -232,7 +232,7 @@ class _Description:
 def _split_methods(content: Any) -> tuple[list[str], dict[str, Any]]:  # noqa: ANN401
     """Returns the methods that compute, and what the others tell."""
     plans = content.program.execution_plan
-    computing = [each.name for each in plans if each.chains[0].instructions]
+    computing = [plan.name for plan in plans if plan.chains[0].instructions]
     constants = {
         clean(each.name): [_value(each.values[index].val) for index in each.outputs]
         for each in plans

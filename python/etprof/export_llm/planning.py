@@ -14,7 +14,7 @@ from etprof.base.files import check_regular, expand_home, read_input
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.text import clean, suggest
 from etprof.export.request import ExportedFiles
-from etprof.export_llm.schema import Settings, read_settings
+from etprof.export_llm.schema import LlmSettings, read_settings
 from etprof.export_llm.uses import LIBRARY, TASK_NAME
 from etprof.run.directory import safe_name
 from etprof.run.manifest import FileIdentity, identify
@@ -59,7 +59,7 @@ class LlmPlan:
     """A request that can be met, as far as it can be known without PyTorch."""
 
     request: LlmRequest
-    settings: Settings
+    settings: LlmSettings
     files: ExportedFiles
     weights: str
     """`checkpoint`, `random` or `downloaded`."""
@@ -141,7 +141,7 @@ def plan_export(request: LlmRequest) -> LlmPlan:
     return LlmPlan(request, settings, ExportedFiles(program), weights, paths, identities)
 
 
-def _check_settings(settings: Settings) -> None:
+def _check_settings(settings: LlmSettings) -> None:
     for setting, (use, _) in settings.uses.items():
         if use.kind == "refused":
             settings.refuse(setting, f"is not for etprof: {use.says}; leave it out")
@@ -166,7 +166,7 @@ def _check_settings(settings: Settings) -> None:
             settings.refuse("base.metadata", "must be the text of a JSON object")
 
 
-def _find(settings: Settings, place: str, text: str) -> Path:
+def _find(settings: LlmSettings, place: str, text: str) -> Path:
     """Returns the file's absolute path; relative ones are beside the YAML, or else here."""
     given = expand_home(text)
     found = next(
@@ -181,7 +181,7 @@ def _find(settings: Settings, place: str, text: str) -> Path:
     return found.absolute()
 
 
-def _find_library(settings: Settings, named: Path | None) -> dict[str, Path]:
+def _find_library(settings: LlmSettings, named: Path | None) -> dict[str, Path]:
     """Returns the library that the command line names; raises UsageError for any other."""
     path = None
     if named is not None:
@@ -216,7 +216,7 @@ def _check_params(path: Path) -> None:
             raise UsageError(f"{msg}{suggest(name, known) or '; leave it out'}")
 
 
-def _find_weights(settings: Settings, model_class: str, *, download: bool) -> str:
+def _find_weights(settings: LlmSettings, model_class: str, *, download: bool) -> str:
     if settings.get("base.checkpoint"):
         if download:
             settings.refuse("base.checkpoint", "is given, so --download has nothing to fetch")
@@ -226,7 +226,7 @@ def _find_weights(settings: Settings, model_class: str, *, download: bool) -> st
     return "downloaded" if download else "random"
 
 
-def _precision(settings: Settings) -> str:
+def _precision(settings: LlmSettings) -> str:
     scheme = settings.get("quantization.pt2e_quantize") or settings.get("quantization.qmode")
     dtype, size = settings.get("model.dtype_override"), settings.get("quantization.group_size")
     if scheme is None:
@@ -239,7 +239,7 @@ def _tree(module: str) -> ast.Module:
     """Returns a module of ExecuTorch's examples as a syntax tree: importing it loads PyTorch."""
     found = importlib.util.find_spec("executorch")
     folders = (found.submodule_search_locations or ()) if found else ()
-    files = (Path(each) / _EXAMPLES / module for each in folders)
+    files = (Path(folder) / _EXAMPLES / module for folder in folders)
     file = next((each for each in files if each.is_file()), None)
     way_out = "install ExecuTorch again"
     return ast.parse(

@@ -21,7 +21,7 @@ import yaml
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.files import read_input
 from etprof.base.text import clean, suggest
-from etprof.export_llm.uses import Use, find_use
+from etprof.export_llm.uses import SettingUse, find_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,9 @@ def declared() -> Any:  # noqa: ANN401 - a class of ExecuTorch's
     """Returns ExecuTorch's `LlmConfig`; raises BuildError where this ExecuTorch has none."""
     found = importlib.util.find_spec("executorch")
     folders = (found.submodule_search_locations or ()) if found else ()
-    path = next((file for each in folders if (file := Path(each) / _DECLARATION).is_file()), None)
+    path = next(
+        (file for folder in folders if (file := Path(folder) / _DECLARATION).is_file()), None
+    )
     if path is None:
         raise BuildError(
             "no export of language models here: ExecuTorch is missing, or has none; "
@@ -58,7 +60,7 @@ def declared() -> Any:  # noqa: ANN401 - a class of ExecuTorch's
 
 
 @dataclass(frozen=True)
-class Settings:
+class LlmSettings:
     """What a YAML file asks for, checked."""
 
     path: Path
@@ -66,7 +68,7 @@ class Settings:
     """Only what the file says, nested as there."""
     config: Any
     """ExecuTorch's `LlmConfig` of it, with all defaults."""
-    uses: dict[str, tuple[Use, Any]] = field(default_factory=dict)
+    uses: dict[str, tuple[SettingUse, Any]] = field(default_factory=dict)
     """What becomes of each value that is set, by its place; of those that are not empty."""
 
     def get(self, place: str) -> Any:  # noqa: ANN401 - whatever the declaration says
@@ -104,7 +106,7 @@ def _items(node: Any) -> Iterable[tuple[str, Any]]:  # noqa: ANN401
     return ((str(i), each) for i, each in enumerate(node)) if isinstance(node, list) else ()
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> LlmSettings:
     """Reads the file; raises UsageError that names file, line and field."""
     data = read_input(path, most_bytes=_MOST_BYTES, way_out="give a YAML file", error=UsageError)
     kind = declared()
@@ -116,19 +118,19 @@ def read_settings(path: Path) -> Settings:
         raise UsageError(f"{path} is no YAML: {reason}; see docs/llm.md for an example") from None
     if root is None:
         raise UsageError(f"{path} is empty; see docs/llm.md for an example")
-    reader = _Reader(path)
+    reader = _YamlReader(path)
     given = reader.read(root, kind, ())
-    return Settings(path, given, reader.build(kind, given, ()), reader.uses)
+    return LlmSettings(path, given, reader.build(kind, given, ()), reader.uses)
 
 
-class _Reader:
+class _YamlReader:
     """Walks the YAML's nodes beside the declaration."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: set[int] = set()
         self._constructor = yaml.SafeLoader("")
-        self.uses: dict[str, tuple[Use, Any]] = {}
+        self.uses: dict[str, tuple[SettingUse, Any]] = {}
 
     def read(self, node: Any, kind: Any, place: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAML's
         """Returns the node's value as `kind`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Use:
+class SettingUse:
     """What becomes of a setting's value."""
 
     kind: Literal["value", "file", "library", "tasks", "refused"]
@@ -26,23 +26,25 @@ class Use:
     """Of a file: how it is read. Of what is refused: why."""
 
 
-VALUE: Final = Use("value", "a number, a choice, or a text that is compared or counted")
-_JSON: Final = Use("file", "JSON")
-_TENSORS: Final = Use("file", "tensors and plain containers; no pickle is run")
-_TOKENIZER: Final = Use("file", "a tokenizer")
-LIBRARY: Final = Use("library", "a native library that is loaded, so that its code runs")
-_TASKS: Final = Use("tasks", "names of lm_eval's own tasks")
-_COMPILER: Final = Use("refused", "words for another backend's compiler, which would be started")
+VALUE: Final = SettingUse("value", "a number, a choice, or a text that is compared or counted")
+_JSON: Final = SettingUse("file", "JSON")
+_TENSORS: Final = SettingUse("file", "tensors and plain containers; no pickle is run")
+_TOKENIZER: Final = SettingUse("file", "a tokenizer")
+LIBRARY: Final = SettingUse("library", "a native library that is loaded, so that its code runs")
+_TASKS: Final = SettingUse("tasks", "names of lm_eval's own tasks")
+_COMPILER: Final = SettingUse(
+    "refused", "words for another backend's compiler, which would be started"
+)
 
 TASK_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 """lm_eval takes paths of YAML files too, which may name Python functions."""
 
 
-def _values(*names: str) -> dict[str, Use]:
+def _values(*names: str) -> dict[str, SettingUse]:
     return dict.fromkeys(names, VALUE)
 
 
-USES: Final[Mapping[str, Mapping[str, Use]]] = {
+USES: Final[Mapping[str, Mapping[str, SettingUse]]] = {
     "llmconfig": _values(
         "base", "model", "export", "debug", "multimethod", "quantization", "backend"
     ),
@@ -70,17 +72,17 @@ USES: Final[Mapping[str, Mapping[str, Use]]] = {
     },
     "exportconfig": {
         **_values("max_seq_length", "max_context_length"),
-        "output_dir": Use("refused", "--outdir names the folder"),
-        "output_name": Use("refused", "-o names the program"),
+        "output_dir": SettingUse("refused", "--outdir names the folder"),
+        "output_name": SettingUse("refused", "-o names the program"),
         "so_library": LIBRARY,
-        "export_only": Use("refused", "then there is no program to measure"),
-        "foundation_weights_file": Use("refused", "weights stay in the program"),
-        "lora_weights_file": Use("refused", "weights stay in the program"),
+        "export_only": SettingUse("refused", "then there is no program to measure"),
+        "foundation_weights_file": SettingUse("refused", "weights stay in the program"),
+        "lora_weights_file": SettingUse("refused", "weights stay in the program"),
     },
     "debugconfig": {
         **_values("generate_etrecord", "generate_full_logits", "verbose"),
-        "profile_path": Use("refused", "`etprof export --trace` draws an export's time"),
-        "profile_memory": Use("refused", "`etprof export --trace` draws a memory plan"),
+        "profile_path": SettingUse("refused", "`etprof export --trace` draws an export's time"),
+        "profile_memory": SettingUse("refused", "`etprof export --trace` draws a memory plan"),
     },
     "methodconfig": _values("method_name", "lora_config", "export_seq_len"),
     "multimethodconfig": _values("methods", "share_mutable_buffers"),
@@ -102,7 +104,7 @@ USES: Final[Mapping[str, Mapping[str, Use]]] = {
     "vulkanconfig": _values("enabled", "force_fp16"),
     "qnnconfig": {
         **_values("enabled", "use_sha", "soc_model", "use_qnn_sha", "num_sharding"),
-        "optimized_rotation_path": Use("refused", "a file of another backend"),
+        "optimized_rotation_path": SettingUse("refused", "a file of another backend"),
     },
     "openvinoconfig": _values(
         "enabled", "device", "nncf_compression_group_size", "openvino_awq",
@@ -125,6 +127,6 @@ USES: Final[Mapping[str, Mapping[str, Use]]] = {
 """By the declaring class, in small letters, and the field, for some classes stand at several places of a YAML."""
 
 
-def find_use(kind: type, name: str) -> Use | None:
+def find_use(kind: type, name: str) -> SettingUse | None:
     """Returns what becomes of a class's field; None for one that nobody has classified."""
     return USES.get(kind.__name__.lower(), {}).get(name)

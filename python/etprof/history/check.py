@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from sqlalchemy import select
 
 from etprof.base.units import count_of, format_count
-from etprof.history.gate import Comparison, Gate, Judgement, Verdict, judge_all
+from etprof.history.gate import Gate, Judgement, MetricComparison, Verdict, judge_all
 from etprof.history.schema import FAILED, OperatorWork, Run, RunWork
 from etprof.history.selection import (
     NEWEST_FIRST,
@@ -82,7 +82,7 @@ class CheckRequest:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedMetric:
     """One metric of one candidate, or a candidate that failed (without metric)."""
 
     outcome: Outcome
@@ -102,7 +102,7 @@ class CheckResult:
     """All that was compared, most urgent first."""
 
     request: CheckRequest
-    entries: tuple[Checked, ...]
+    entries: tuple[CheckedMetric, ...]
     without_baseline: tuple[Run, ...]
     """Candidates that there is nothing to compare with."""
 
@@ -127,8 +127,8 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         else newest_of_each_series(session, request.filters)
     )
     gate = Gate(session, threshold=request.threshold, thresholds=request.thresholds)
-    entries: list[Checked] = []
-    compared: list[Comparison] = []
+    entries: list[CheckedMetric] = []
+    compared: list[MetricComparison] = []
     alone: list[Run] = []
     for candidate in candidates:
         if candidate.status == FAILED:
@@ -154,7 +154,7 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
 
 def _work_entries(
     session: Session, gate: Gate, request: CheckRequest, candidate: Run
-) -> Iterator[Checked]:
+) -> Iterator[CheckedMetric]:
     """What became of each count; nothing where no run of the baseline has counts."""
     numbers = gate.runs_before(request.baseline, candidate)
     now = work_of(candidate)
@@ -173,7 +173,7 @@ def _work_entries(
         least, before = min(each, key=lambda entry: _total(entry[1], count))
         judgement = _judge_work(count, before, now)
         totals = _total(before, count), _total(now, count)
-        yield Checked(
+        yield CheckedMetric(
             judgement.verdict, candidate, (least,), judgement.reason, metric, unit, *totals,
             judgement,
         )  # fmt: skip
@@ -185,7 +185,7 @@ def work_of(run: Run) -> RunWork | None:
 
 
 def _total(work: RunWork, count: str) -> int:
-    return sum(getattr(each, count) for each in work.operators.values())
+    return sum(getattr(operator, count) for operator in work.operators.values())
 
 
 def _judge_work(count: str, before: RunWork, now: RunWork) -> Judgement:
@@ -231,12 +231,12 @@ def _method(run: Run) -> str | None:
     return None if run.method in (None, "forward") else run.method
 
 
-def _told(candidate: Run, outcome: Outcome, reason: str) -> Checked:
+def _told(candidate: Run, outcome: Outcome, reason: str) -> CheckedMetric:
     """What is said of a whole run."""
-    return Checked(outcome, candidate, (), reason)
+    return CheckedMetric(outcome, candidate, (), reason)
 
 
-def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[Comparison]:
+def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[MetricComparison]:
     """The steps and the drifts of all metrics that can be tested."""
     found = [
         comparison
@@ -249,8 +249,8 @@ def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[Comp
     return [comparison for comparison in found if comparison is not None]
 
 
-def _checked(found: Comparison, judgement: Judgement) -> Checked:
-    return Checked(
+def _checked(found: MetricComparison, judgement: Judgement) -> CheckedMetric:
+    return CheckedMetric(
         outcome=judgement.verdict,
         run=found.candidate.run,
         baseline=tuple(metric.run for metric in found.baseline),

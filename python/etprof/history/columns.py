@@ -84,7 +84,7 @@ def decompress(data: bytes, most_bytes: int) -> bytes:
     return content
 
 
-class Checked(TypeDecorator[Any]):
+class TypedColumn(TypeDecorator[Any]):
     """A value that is read only if it is of its kind: SQLite's columns hold anything."""
 
     kinds: ClassVar[tuple[type, ...]]
@@ -116,40 +116,40 @@ class Checked(TypeDecorator[Any]):
         return process
 
 
-class CheckedText(Checked):
+class CheckedText(TypedColumn):
     """A text that is shown, so it is cleaned when it is read."""
 
     impl, cache_ok, kinds, accepts = String, True, (str,), Name
     fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean)
 
 
-class CheckedInteger(Checked):
+class CheckedInteger(TypedColumn):
     """A whole number, as far as every database has it."""
 
     impl, cache_ok, kinds = Integer, True, (int,)
     accepts = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class CheckedBoolean(Checked):
+class CheckedBoolean(TypedColumn):
     """True or False."""
 
     impl, cache_ok, kinds, accepts = Boolean, True, (bool,), bool
 
 
-class CheckedFloat(Checked):
+class CheckedFloat(TypedColumn):
     """A finite number."""
 
     impl, cache_ok, kinds, accepts = Float, True, (float, int), Number
 
 
-class CheckedObject(Checked):
+class CheckedObject(TypedColumn):
     """A JSON object, whose texts are shown."""
 
     impl, cache_ok, kinds, accepts = JSON, True, (dict,), CleanData
     fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean_data)
 
 
-class UtcDateTime(Checked):
+class UtcDateTime(TypedColumn):
     """A moment in UTC, stored without a zone and always read with one."""
 
     impl, cache_ok, kinds, accepts = DateTime, True, (datetime,), Moment
@@ -168,7 +168,7 @@ class UtcDateTime(Checked):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class Samples(Checked):
+class Samples(TypedColumn):
     """Values of blocks: zlib of little-endian float64, NULL for none."""
 
     impl, cache_ok, kinds = LargeBinary, True, (bytes,)
@@ -181,7 +181,7 @@ class Samples(Checked):
     fit: ClassVar[Callable[[Any], Any]] = staticmethod(unpack_samples)
 
 
-class PackedObject(Checked):
+class PackedObject(TypedColumn):
     """A JSON object that is seldom read, compressed."""
 
     impl, cache_ok, kinds, accepts = LargeBinary, True, (bytes,), dict[str, Any]

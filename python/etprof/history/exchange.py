@@ -17,7 +17,7 @@ from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
 from etprof.base.records import Name, Record, first_problem
 from etprof.base.text import escape_unfit_json
-from etprof.history.columns import Checked, Moment
+from etprof.history.columns import Moment, TypedColumn
 from etprof.history.connection import DamagedValueError
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from etprof.history.schema import Table
+    from etprof.history.schema import TableBase
     from etprof.history.store import Store
 
 FORMAT: Final = "etprof-history"
@@ -103,7 +103,7 @@ class Export:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportCounts:
     """What an import did."""
 
     added: int
@@ -197,7 +197,7 @@ def _open(path: Path) -> tuple[Header, Iterable[dict[str, Any]]]:
     return document, document.runs
 
 
-def import_runs(store: Store, export: Export) -> Imported:
+def import_runs(store: Store, export: Export) -> ImportCounts:
     """Adds the runs of an export; those that the store has stay as they are.
 
     Runs before a damaged one are in the store then.
@@ -207,7 +207,7 @@ def import_runs(store: Store, export: Export) -> Imported:
         results = store.add(batch)
         added += sum(result.is_new for result in results)
         known += sum(not result.is_new for result in results)
-    return Imported(added, known, store.write(lambda session: _pin(session, export.header)))
+    return ImportCounts(added, known, store.write(lambda session: _pin(session, export.header)))
 
 
 def _not_an_export(path: Path, problem: str) -> InputFileError:
@@ -292,8 +292,8 @@ def _schema(pa: Any) -> Any:  # noqa: ANN401
 
     text = pa.string()
 
-    def fields(table: type[Table], record: type[Record]) -> list[tuple[str, Any]]:
-        known = {c.key: c.type for c in table.__table__.columns if isinstance(c.type, Checked)}
+    def fields(table: type[TableBase], record: type[Record]) -> list[tuple[str, Any]]:
+        known = {c.key: c.type for c in table.__table__.columns if isinstance(c.type, TypedColumn)}
         return [
             (name, kinds.get(known[name].kinds[0], text) if name in known else text)
             for name in record.model_fields

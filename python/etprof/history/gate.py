@@ -41,7 +41,7 @@ from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, h
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from etprof.history.run_spread import Standing
+    from etprof.history.run_spread import BaselineLevel
     from etprof.statistics.runs import Drift
     from etprof.statistics.two_samples import GroupDifference
 
@@ -78,7 +78,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MetricComparison:
     """One metric of a run against its baseline, before it is known what else is compared."""
 
     candidate: Metric
@@ -135,7 +135,7 @@ class Gate:
             return any(may_be_baseline(candidate, (row.git_commit, row.git_dirty)) for row in rows)
         return self._pinned(baseline, candidate) is not None
 
-    def compare(self, baseline: str, candidate: Run, metric: str) -> Comparison | None:
+    def compare(self, baseline: str, candidate: Run, metric: str) -> MetricComparison | None:
         """Holds a run against NAME, branch:NAME or window:N; None where one side has no value.
 
         NAME is the run pinned under that name; window:N the N runs before the candidate on its own
@@ -189,7 +189,7 @@ class Gate:
             for row in self._session.scalars(rows.where(Metric.run_id.in_(missing))):
                 self._values[row.run_id, metric] = row
 
-    def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> Comparison | None:
+    def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> MetricComparison | None:
         """Holds a run against one other, which may be of another series.
 
         Experiments of one run directory were measured in turns, so there launches are what counts.
@@ -211,7 +211,7 @@ class Gate:
             standing = replace(standing, spread=both)
         return self._compared((before,), after, standing)
 
-    def drift(self, candidate: Run, metric: str) -> Comparison | None:
+    def drift(self, candidate: Run, metric: str) -> MetricComparison | None:
         """Looks for a creep over the newest commits up to the candidate; None for too few."""
         after = self._value_of(candidate, metric)
         points = self._series.before(candidate, candidate.git_branch, metric)
@@ -225,26 +225,26 @@ class Gate:
         values.setdefault(own if own[0] is not None else candidate.id, []).append(
             math.log(after.value)
         )
-        logs = [math.fsum(each) / len(each) for each in values.values()]
+        logs = [math.fsum(value) / len(value) for value in values.values()]
         found = find_drift(logs, self._series.prior(candidate, metric))
         if found is None:
             return None
-        return Comparison(
+        return MetricComparison(
             after, (), math.exp(found.start), self._limit(metric, exact=False),
             found.total, drift=found,
         )  # fmt: skip
 
     def _compared(
-        self, baseline: tuple[Metric, ...], after: Metric, standing: Standing | None
-    ) -> Comparison:
+        self, baseline: tuple[Metric, ...], after: Metric, standing: BaselineLevel | None
+    ) -> MetricComparison:
         if not all(map(_is_comparable, (*baseline, after))):
-            found = Comparison(after, baseline, after.value, DEFAULT_THRESHOLD)
+            found = MetricComparison(after, baseline, after.value, DEFAULT_THRESHOLD)
             return replace(found, problem="a value is zero")
         logs = [math.log(metric.value) for metric in baseline]
         before = math.exp(math.fsum(logs) / len(logs))
         is_exact = _is_exact(baseline) and (standing is None or standing.is_constant)
         limit = self._limit(after.name, exact=is_exact)
-        found = Comparison(after, baseline, before, limit)
+        found = MetricComparison(after, baseline, before, limit)
         if is_exact:
             return replace(found, before=baseline[0].value)
         difference = (
@@ -261,7 +261,7 @@ class Gate:
         common = default if self._threshold is None else self._threshold
         return self._thresholds.get(metric, common)
 
-    def _standing(self, run: Run, branch: str | None, metric: str) -> Standing:
+    def _standing(self, run: Run, branch: str | None, metric: str) -> BaselineLevel:
         return self._series.standing(run, branch, metric, self._limit(metric, exact=False))
 
     def _pinned(self, name: str, candidate: Run) -> Run | None:
@@ -279,9 +279,11 @@ class Gate:
         return self._values[run.id, metric]
 
 
-def judge_all(comparisons: Sequence[Comparison], family: int | None = None) -> list[Judgement]:
+def judge_all(
+    comparisons: Sequence[MetricComparison], family: int | None = None
+) -> list[Judgement]:
     """Judges comparisons that were made together; `family` is their number, if there are more."""
-    tested = [each for each in comparisons if each.difference is not None]
+    tested = [comparison for comparison in comparisons if comparison.difference is not None]
     size = max(len(tested), family or 0, 1)
     p_values = [each.difference.p_value for each in tested if each.difference is not None]
     adjusted = iter(holm([*p_values, *[1.0] * (size - len(p_values))]))
@@ -294,7 +296,7 @@ def judge_all(comparisons: Sequence[Comparison], family: int | None = None) -> l
 
 
 def _judge(
-    found: Comparison, difference: GroupDifference, p_value: float, confidence: float
+    found: MetricComparison, difference: GroupDifference, p_value: float, confidence: float
 ) -> Judgement:
     """Judges by the adjusted p and the threshold; equality by the whole interval."""
     low, high = (math.expm1(e) for e in (difference.interval.low, difference.interval.high))
@@ -314,7 +316,7 @@ def _judge(
     )  # fmt: skip
 
 
-def _judge_exact(found: Comparison) -> Judgement:
+def _judge_exact(found: MetricComparison) -> Judgement:
     """Judges a value that never varied: whatever differs has changed."""
     limit = found.threshold
     if found.problem:
@@ -333,7 +335,7 @@ def _limit(limit: float, verdict: Verdict) -> str:
     return f"{'within' if verdict == 'unchanged' else 'beyond'} {limit * 100:g} %"
 
 
-def _smallest(found: Comparison, difference: GroupDifference, confidence: float) -> float:
+def _smallest(found: MetricComparison, difference: GroupDifference, confidence: float) -> float:
     """The least worsening that is both beyond chance and beyond the threshold 4 times of 5."""
     freedom = difference.spread.freedom
     error = (difference.interval.high - difference.change) / t_quantile(freedom)
@@ -342,7 +344,7 @@ def _smallest(found: Comparison, difference: GroupDifference, confidence: float)
     return math.expm1(-rise if found.candidate.higher_is_better else rise)
 
 
-def _reason(found: Comparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
+def _reason(found: MetricComparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
     limit = f"{found.threshold * 100:g} %"
     if found.drift is not None:
         a_run = math.expm1(found.drift.total.change / (found.drift.runs - 1))

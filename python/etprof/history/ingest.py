@@ -388,7 +388,10 @@ def _damaged(analysis: RunAnalysis | None) -> dict[str, str]:
 
 def _works(analysis: RunAnalysis) -> dict[str, dict[str, Any] | None]:
     took = analysis.instructions
-    return {each.name: _work(each.counted, took.get(each.name)) for each in analysis.experiments}
+    return {
+        experiment.name: _work(experiment.counted, took.get(experiment.name))
+        for experiment in analysis.experiments
+    }
 
 
 def _work(
@@ -410,9 +413,9 @@ def _work(
     has_instructions = instructions is not None and instructions.is_steady
     if instructions is not None and has_instructions:
         names = dict(enumerate(unique_names(counted), start=1))
-        for each in instructions.operators:
-            name = names.get(each.place, each.name)
-            operators.setdefault(name, {"calls": 0})["instructions"] = each.total
+        for operator in instructions.operators:
+            name = names.get(operator.place, operator.name)
+            operators.setdefault(name, {"calls": 0})["instructions"] = operator.total
         operators[BEFORE] = {"calls": 0, "instructions": sum(instructions.setup.values())}
     if not operators:
         return None

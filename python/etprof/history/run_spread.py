@@ -54,7 +54,7 @@ _MOST_OF_A_DEVICE: Final = 2000
 
 
 @dataclass(frozen=True)
-class Point:
+class SeriesPoint:
     """One measured run of a series, as far as baselines ask."""
 
     run_id: int
@@ -65,10 +65,10 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BaselineLevel:
     """The runs of a series, those of the level that stands, and how much one run varies."""
 
-    points: Sequence[Point]
+    points: Sequence[SeriesPoint]
     members: tuple[int, ...]
     """Indices of `points`."""
     spread: Spread
@@ -83,17 +83,17 @@ class Standing:
 class _DeviceRuns:
     """The newest measured runs of a device, in one metric."""
 
-    groups: Mapping[tuple[str, str | None], Sequence[Point]]
+    groups: Mapping[tuple[str, str | None], Sequence[SeriesPoint]]
     """By series and branch, oldest first."""
     is_whole: bool
     """Whether these are all."""
 
 
 @dataclass(frozen=True)
-class _SeriesRuns:
+class _BranchRuns:
     """The newest measured runs of a series on a branch, in one metric, oldest first."""
 
-    points: Sequence[Point]
+    points: Sequence[SeriesPoint]
     is_whole: bool
     """Whether these are all."""
 
@@ -110,17 +110,19 @@ class SeriesRuns:
         self._of_devices: Known = {} if of_devices is None else of_devices
         self._of_runs: Known = {}
 
-    def standing(self, run: Run, branch: str | None, metric: str, threshold: float) -> Standing:
+    def standing(
+        self, run: Run, branch: str | None, metric: str, threshold: float
+    ) -> BaselineLevel:
         """Returns the runs before `run` on a branch that are not of its own sources."""
 
-        def work() -> Standing:
+        def work() -> BaselineLevel:
             every = self.before(run, branch, metric)
             points = [point for point in every if may_be_baseline(run, point.source)]
             return self._level(run, points, metric, threshold)
 
         return keep(self._of_runs, work, run.id, branch, metric, threshold)
 
-    def apart(self, run: Run, metric: str, others: Collection[int]) -> Standing:
+    def apart(self, run: Run, metric: str, others: Collection[int]) -> BaselineLevel:
         """Returns the runs of the series on the branch that has most of them, without `others`."""
         branches = [
             [point for point in group if point.run_id not in others]
@@ -129,7 +131,9 @@ class SeriesRuns:
         ]
         return self._level(run, max(branches, key=len, default=[]), metric, DEFAULT_THRESHOLD)
 
-    def _level(self, run: Run, points: Sequence[Point], metric: str, threshold: float) -> Standing:
+    def _level(
+        self, run: Run, points: Sequence[SeriesPoint], metric: str, threshold: float
+    ) -> BaselineLevel:
         pinned = self._pins(run.series)
         higher = METRICS[metric].higher_is_better if metric in METRICS else False
         level = standing_level(
@@ -139,13 +143,13 @@ class SeriesRuns:
             prior=self.prior(run, metric),
             accepted={i for i, point in enumerate(points) if point.run_id in pinned},
         )
-        return Standing(points, level.members, level.spread)
+        return BaselineLevel(points, level.members, level.spread)
 
-    def before(self, run: Run, branch: str | None, metric: str) -> Sequence[Point]:
+    def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
         of_device = self._of_device(run, metric)
         place = run.series, branch
-        newest = _SeriesRuns(of_device.groups.get(place, ()), of_device.is_whole)
+        newest = _BranchRuns(of_device.groups.get(place, ()), of_device.is_whole)
         if not newest.is_whole:
             newest = keep(self._of_runs, lambda: self._newest(run, branch, metric), *place, metric)
         group = [
@@ -163,12 +167,12 @@ class SeriesRuns:
             *(run.id, branch, metric, "points"),
         )
 
-    def _newest(self, run: Run, branch: str | None, metric: str) -> _SeriesRuns:
+    def _newest(self, run: Run, branch: str | None, metric: str) -> _BranchRuns:
         """Reads a series for many of its runs at a time, which is a query for all of them."""
         points = self._points(_sound_runs(run.series, branch), metric, 2 * MOST_RUNS)
-        return _SeriesRuns(points, len(points) < 2 * MOST_RUNS)
+        return _BranchRuns(points, len(points) < 2 * MOST_RUNS)
 
-    def _points(self, runs: _Runs, metric: str, most: int) -> list[Point]:
+    def _points(self, runs: _Runs, metric: str, most: int) -> list[SeriesPoint]:
         query = (
             runs.join(Metric, Metric.run_id == Run.id)
             .add_columns(Run.measured_at, Metric.value)
@@ -177,7 +181,7 @@ class SeriesRuns:
         )
         rows = reversed(self._session.execute(query).all())
         return [
-            Point(number, moment, (commit, dirty), math.log(value))
+            SeriesPoint(number, moment, (commit, dirty), math.log(value))
             for number, commit, dirty, moment, value in rows
         ]
 
@@ -266,10 +270,10 @@ def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
         .order_by(*NEWEST_FIRST)
         .limit(_MOST_OF_A_DEVICE)
     )  # fmt: skip
-    groups: dict[tuple[str, str | None], list[Point]] = {}
+    groups: dict[tuple[str, str | None], list[SeriesPoint]] = {}
     rows = session.execute(query).all()
     for series, branch, number, moment, commit, dirty, value in reversed(rows):
-        point = Point(number, moment, (commit, dirty), math.log(value))
+        point = SeriesPoint(number, moment, (commit, dirty), math.log(value))
         groups.setdefault((series, branch), []).append(point)
     return _DeviceRuns(groups, len(rows) < _MOST_OF_A_DEVICE)
 

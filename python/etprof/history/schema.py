@@ -18,7 +18,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from etprof.base.records import Count, Name, Named, Record
 from etprof.history.columns import (
-    Checked,
     CheckedBoolean,
     CheckedFloat,
     CheckedInteger,
@@ -27,6 +26,7 @@ from etprof.history.columns import (
     Number,
     PackedObject,
     Samples,
+    TypedColumn,
     UtcDateTime,
 )
 from etprof.targets.registry import TARGETS
@@ -92,7 +92,7 @@ class RunWork(Record):
     operators: Named[OperatorWork]
 
 
-class Table(DeclarativeBase):
+class TableBase(DeclarativeBase):
     """What all tables have in common."""
 
     metadata = MetaData(naming_convention=_NAMES)
@@ -133,7 +133,7 @@ def _measured(table: str, **how: Any) -> Any:  # noqa: ANN401 - whatever relatio
     return relationship(table, primaryjoin=own, passive_deletes=True, **how)
 
 
-class Run(Table):
+class Run(TableBase):
     """One experiment of one run directory."""
 
     __tablename__ = "runs"
@@ -225,7 +225,7 @@ def _run_key(*, primary: bool = True) -> Mapped[int]:
     return mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=primary)
 
 
-class Metric(Table):
+class Metric(TableBase):
     """One metric of one run, over its blocks (process launches)."""
 
     __tablename__ = "metrics"
@@ -247,7 +247,7 @@ class Metric(Table):
     run: Mapped[Run] = relationship(back_populates="metrics")
 
 
-class CategoryTime(Table):
+class CategoryTime(TableBase):
     """Time of an inference spent in a category of operators, from the ETDump pass."""
 
     __tablename__ = "categories"
@@ -257,7 +257,7 @@ class CategoryTime(Table):
     time_ns: Mapped[float]
 
 
-class RawSamples(Table):
+class RawSamples(TableBase):
     """Everything that was measured, as in metrics.json: kept apart, for it is seldom read."""
 
     __tablename__ = "raw_samples"
@@ -266,7 +266,7 @@ class RawSamples(Table):
     document: Mapped[dict[str, Any]] = mapped_column(PackedObject)
 
 
-class Baseline(Table):
+class Baseline(TableBase):
     """A run that others are compared with by name, one per series."""
 
     __tablename__ = "baselines"
@@ -277,7 +277,7 @@ class Baseline(Table):
     pinned_at: Mapped[datetime]
 
 
-class DeviceCalibration(Table):
+class DeviceCalibration(TableBase):
     """What a device was found to tell apart, when it measured one thing against itself."""
 
     __tablename__ = "calibrations"
@@ -315,11 +315,11 @@ OF_A_SERIES: Final = (
 _OF_THE_STORE: Final = {"id", "run_id", "added_at", "series"}
 
 
-def _record_of(table: type[Table], **further: Any) -> type[Record]:  # noqa: ANN401
+def _record_of(table: type[TableBase], **further: Any) -> type[Record]:  # noqa: ANN401
     """Returns what checks an import of a table's rows: a field per column."""
     fields: dict[str, Any] = {}
     for column in table.__table__.columns:
-        if column.key not in _OF_THE_STORE and isinstance(column.type, Checked):
+        if column.key not in _OF_THE_STORE and isinstance(column.type, TypedColumn):
             kind = column.info.get("accepts") or column.type.accepts
             if column.nullable and column.type.missing is None:
                 kind = kind | None

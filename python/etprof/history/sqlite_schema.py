@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import clean
 from etprof.history.connection import UnknownObjectError
-from etprof.history.schema import Table
+from etprof.history.schema import TableBase
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -81,7 +81,7 @@ def _odd_token(sql: str) -> str | None:
 @cache
 def _objects() -> frozenset[str]:
     """Returns the names of all tables and indexes of this etprof's schema."""
-    tables = Table.metadata.tables.values()
+    tables = TableBase.metadata.tables.values()
     indexes = (str(index.name) for table in tables for index in table.indexes)
     return frozenset((VERSIONS, *(table.name for table in tables), *indexes))
 
@@ -90,7 +90,7 @@ def _objects() -> frozenset[str]:
 def _names() -> frozenset[str]:
     """Returns those, and the names of their columns and constraints."""
     names = set(_objects())
-    for table in Table.metadata.tables.values():
+    for table in TableBase.metadata.tables.values():
         names |= {column.name for column in table.columns}
         names |= {str(constraint.name) for constraint in table.constraints}
     return frozenset(names)

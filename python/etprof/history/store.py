@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine, Select
 
-    from etprof.history.schema import Table
+    from etprof.history.schema import TableBase
 
 DEFAULT_STORE: Final = "etprof_history.sqlite"
 VARIABLE: Final = "ETPROF_HISTORY"
@@ -147,7 +147,9 @@ def _add(session: Session, run: Run, *, moves: bool) -> AddedRun:
     return AddedRun(known.id, run, is_new=False)
 
 
-def _insert(session: Session, table: type[Table], rows: Sequence[Table], run_id: int) -> None:
+def _insert(
+    session: Session, table: type[TableBase], rows: Sequence[TableBase], run_id: int
+) -> None:
     """Inserts what belongs to a run."""
     if rows:
         session.execute(insert(table), [{**row.facts(), "run_id": run_id} for row in rows])

@@ -15,7 +15,7 @@ from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES
 from etprof.history.whereabouts import find_run_directory
-from etprof.tables.brief import Brief, Told
+from etprof.tables.brief import AnswerLine, Brief
 from etprof.tables.table import Column, Table
 from etprof.views.markdown import escape, markdown_table
 from etprof.views.terminal import terminal_table, words
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from etprof.history.check import Checked, CheckResult
+    from etprof.history.check import CheckedMetric, CheckResult
     from etprof.history.schema import Run
 
 CHECK_VERSION: Final = 1
@@ -226,9 +226,9 @@ def brief_run(run: Run) -> Brief:
         "measured": format_moment(run.measured_at),
         "status": run.status if run.failure is None else f"{run.status}: {run.failure}",
     }
-    head = [Told(f"#{run.id} {title_of(run)}", "bold")]
+    head = [AnswerLine(f"#{run.id} {title_of(run)}", "bold")]
     if not run.representative:
-        head.append(Told("Emulated: its times mean nothing", "yellow"))
+        head.append(AnswerLine("Emulated: its times mean nothing", "yellow"))
     lines = tuple(
         f"{title:24} {MISSING if fact is None else fact}" for title, fact in facts.items()
     )
@@ -250,21 +250,23 @@ def render_check(result: CheckResult, form: str) -> str:
 
 def brief_check(result: CheckResult) -> Brief:
     """Returns the headline, then what asks for something: the worst first, grouped by run."""
-    urgent: dict[int, list[Checked]] = {}
+    urgent: dict[int, list[CheckedMetric]] = {}
     for entry in result.entries:
         if entry.outcome in _URGENT:
             urgent.setdefault(entry.run.id, []).append(entry)
-    lines: list[str | Told] = []
+    lines: list[str | AnswerLine] = []
     for entries in urgent.values():
         lines.append(_name(entries[0].run))
-        lines += [Told(f"  {_in_a_line(each)}", _STYLES.get(each.outcome, "")) for each in entries]
+        lines += [
+            AnswerLine(f"  {_in_a_line(each)}", _STYLES.get(each.outcome, "")) for each in entries
+        ]
     first = next(iter(urgent), None)
     ends = () if first is None else (f"The first of these: `etprof history show {first}`",)
-    told = Told(_headline(result), "bold red" if result.exit_code else "bold green")
+    told = AnswerLine(_headline(result), "bold red" if result.exit_code else "bold green")
     return Brief((told,), lines=tuple(lines), ends=ends, rest=(CHECK.of(result.entries),))
 
 
-def _in_a_line(entry: Checked) -> str:
+def _in_a_line(entry: CheckedMetric) -> str:
     """Says what became of a metric, or of a whole run."""
     if entry.reason.startswith("exact: "):
         return f"{entry.outcome}: {entry.metric} {entry.reason.removeprefix('exact: ')}"
@@ -309,7 +311,7 @@ def _limit_of(result: CheckResult) -> float:
     return DEFAULT_THRESHOLD if asked is None else asked
 
 
-def _markdown_table(entries: list[Checked]) -> list[str]:
+def _markdown_table(entries: list[CheckedMetric]) -> list[str]:
     return markdown_table(_CHECK_IN_MARKDOWN.of(entries))
 
 
@@ -327,7 +329,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Checked) -> dict[str, Any]:
+def _entry(entry: CheckedMetric) -> dict[str, Any]:
     told = {field.name: getattr(entry, field.name) for field in fields(entry)}
     judgement = asdict(entry.judgement) if entry.judgement else None
     baseline = [_subject(run) for run in entry.baseline]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class RunLocation:
     """A run's directory, or why there is none."""
 
     folder: Path | None
@@ -30,23 +30,23 @@ class Whereabouts:
     """Of the manifest that is in the folder."""
 
 
-def find_run_directory(run: Run) -> Whereabouts:
+def find_run_directory(run: Run) -> RunLocation:
     """Finds the directory that a row was read from, also where `set_aside` has renamed it."""
     if not run.run_path:
-        return Whereabouts(None, "the run left no run directory")
+        return RunLocation(None, "the run left no run directory")
     stored = Path(run.run_path)
     for folder in (stored, *find_set_aside(stored, run.measured_at)):
         found = _read_manifest(folder)
         if found is not None and _is_of(found, run):
-            return Whereabouts(folder, manifest_sha256=hashlib.sha256(found).hexdigest())
+            return RunLocation(folder, manifest_sha256=hashlib.sha256(found).hexdigest())
     content = _read_manifest(stored)
     if content is None:
-        return Whereabouts(None, "its run directory is gone, or on another machine")
+        return RunLocation(None, "its run directory is gone, or on another machine")
     if run.manifest_run_id is not None and _facts(content).get("run_id") == run.manifest_run_id:
-        return Whereabouts(
+        return RunLocation(
             None, "its run directory has changed since; `etprof history add` brings it up to date"
         )
-    return Whereabouts(None, "its run directory is gone; another run stands in its place")
+    return RunLocation(None, "its run directory is gone; another run stands in its place")
 
 
 def _is_of(content: bytes, run: Run) -> bool:

@@ -33,7 +33,7 @@ _LEAST_ALIKE: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ClockOptions:
     """What the user says of an ETDump."""
 
     time_scale: str | None = None
@@ -45,7 +45,7 @@ class Told:
     """Of `etrecord`, the one that ran."""
 
 
-def load_alone(etdump: Path, told: Told) -> Run:
+def load_alone(etdump: Path, told: ClockOptions) -> Run:
     """Reads one ETDump as a run without a directory, in ns.
 
     Raises UsageError where nothing says what its clock counts, and InputFileError for an ETRecord
@@ -75,7 +75,7 @@ def load_source(source: Path, *, with_reference: bool = False) -> Run:
     if source.is_dir() or not source.exists():
         return Run.load(source, with_reference=with_reference)
     try:
-        return load_alone(source, Told())
+        return load_alone(source, ClockOptions())
     except UsageError as error:
         command = command_line("import", source, "--time-scale", "ns")
         problem = str(error).partition(";")[0]
@@ -85,7 +85,7 @@ def load_source(source: Path, *, with_reference: bool = False) -> Run:
         ) from None
 
 
-def _find_clock(run: Run, dump: ETDump | LongETDump, told: Told) -> Clock:
+def _find_clock(run: Run, dump: ETDump | LongETDump, told: ClockOptions) -> Clock:
     """Returns the clock that a flag, the run around the ETDump, or the ETDump itself says."""
     own = find_own_run(run.source)
     if own is None or told.time_scale is not None or told.clock_hz is not None:
@@ -101,7 +101,7 @@ def _choose_method(
     calls: Mapping[int, str],
     report: DelegationReport,
     etdump: Path,
-    told: Told,
+    told: ClockOptions,
 ) -> tuple[str, MethodReport]:
     """Returns the one method whose instructions are those that ran; raises InputFileError."""
     etrecord, asked = told.etrecord, told.method
@@ -149,11 +149,13 @@ def _why_not(
 ) -> str | None:
     """Says why what ran is not of this method; None where it can be."""
     known = {
-        each.instruction: parse_kernel_name(each.operator).base
-        for each in method.operators
-        if each.instruction is not None
+        operator.instruction: parse_kernel_name(operator.operator).base
+        for operator in method.operators
+        if operator.instruction is not None
     }
-    delegates = {each.instruction for each in method.delegates if each.instruction is not None}
+    delegates = {
+        delegate.instruction for delegate in method.delegates if delegate.instruction is not None
+    }
     if wrong := sorted(calls.keys() ^ delegates):
         where = "there" if wrong[0] in delegates else "in the ETDump"
         return f"instruction {wrong[0]} calls a delegate only {where}"

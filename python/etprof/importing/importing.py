@@ -25,8 +25,8 @@ from etprof.importing.sources import (
     MINIBENCH,
     PROGRAM,
     TIMINGS,
+    ImportedTiming,
     Source,
-    Timing,
     of_kind,
     read_timing,
     recognise,
@@ -47,8 +47,8 @@ from etprof.run.directory import (
 )
 from etprof.run.manifest import (
     Experiment,
-    Imported,
     ImportedFile,
+    ImportSource,
     LaunchRecord,
     Manifest,
     MeasuredFile,
@@ -122,7 +122,7 @@ class _Maker:
     """Everything that the files and the user say of one run."""
 
     def __init__(
-        self, request: ImportRequest, sources: Sequence[Source], timings: Sequence[Timing]
+        self, request: ImportRequest, sources: Sequence[Source], timings: Sequence[ImportedTiming]
     ) -> None:
         self._request, self._sources, self._timings = request, sources, timings
         self._dumps = of_kind(sources, ETDUMP)
@@ -154,13 +154,13 @@ class _Maker:
             platform=platform,
             times_are_meaningful=proves_times(platform),
             model=self._model,
-            target=dict(next((each.device for each in timings if each.device), {})),
+            target=dict(next((timing.device for timing in timings if timing.device), {})),
             experiments=(self._experiment,),
             notes=tuple(self._missing()),
-            imported=Imported(
+            imported=ImportSource(
                 sources=tuple(
-                    ImportedFile(kind=each.kind, **dict(identify(each.path, each.path.name)))
-                    for each in sources
+                    ImportedFile(kind=source.kind, **dict(identify(source.path, source.path.name)))
+                    for source in sources
                 ),
                 ns_per_tick=self._clock.ns_per_tick if self._clock else None,
                 clock=self._clock.text if self._clock else None,
@@ -178,14 +178,14 @@ class _Maker:
 
     def _told(self, name: str) -> str | None:
         """What all timing files say of the same; raises UsageError where they differ."""
-        found = {value for each in self._timings if (value := getattr(each, name)) is not None}
+        found = {value for timing in self._timings if (value := getattr(timing, name)) is not None}
         if len(found) > 1:
             told = ", ".join(sorted(found))
             raise UsageError(f"the files are of more than one {name} ({told}); import each alone")
         return next(iter(found), None)
 
     def _threads_told(self) -> int | None:
-        found = {each.threads for each in self._timings if each.threads is not None}
+        found = {timing.threads for timing in self._timings if timing.threads is not None}
         if len(found) > 1:
             raise UsageError(f"the logs are of {sorted(found)} threads; import each alone")
         return next(iter(found), None)
@@ -197,7 +197,7 @@ class _Maker:
             if request.time_scale or request.clock_hz:
                 raise UsageError("--time-scale and --clock-hz are of an ETDump; there is none")
             return None
-        logged = [each.executed_ns for each in self._timings]
+        logged = [timing.executed_ns for timing in self._timings]
         # Only then is each log of an ETDump's own launch.
         beside = logged if len(logged) == len(self._dumps) else [None] * len(self._dumps)
         found = [
@@ -213,7 +213,7 @@ class _Maker:
 
     def _missing(self) -> Iterator[str]:
         """Says what the files do not, and what that costs."""
-        yield from dict.fromkeys(note for each in self._timings for note in each.notes)
+        yield from dict.fromkeys(note for timing in self._timings for note in timing.notes)
         if not self._dumps:
             yield "there is no ETDump: where the time goes is not known"
         elif not any(each.latency_ns for each in self._timings):

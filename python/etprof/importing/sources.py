@@ -74,7 +74,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Timing:
+class ImportedTiming:
     """What one launch of another program says that it took; times in ns."""
 
     kind: str
@@ -104,7 +104,7 @@ class _Model(Record):
     quantization: Name = ""
 
 
-class _Metric(Record):
+class _MinibenchMetric(Record):
     """A record of minibench's results."""
 
     benchmarkModel: _Model  # noqa: N815 - the file's own name
@@ -114,7 +114,7 @@ class _Metric(Record):
 
 
 class _Results(Record):
-    metrics: Annotated[tuple[_Metric, ...], Field(min_length=1, max_length=1000)]
+    metrics: Annotated[tuple[_MinibenchMetric, ...], Field(min_length=1, max_length=1000)]
 
 
 def recognise(path: Path) -> Source:
@@ -143,7 +143,7 @@ def recognise(path: Path) -> Source:
     raise InputFileError(msg)
 
 
-def read_timing(source: Source) -> Timing:
+def read_timing(source: Source) -> ImportedTiming:
     """Reads a timing file; raises InputFileError that says what is wrong with it."""
     if source.kind == MINIBENCH:
         return _read_minibench(source)
@@ -152,7 +152,7 @@ def read_timing(source: Source) -> Timing:
     return read(source.path, text)
 
 
-def _read_runner_log(path: Path, text: str) -> Timing:
+def _read_runner_log(path: Path, text: str) -> ImportedTiming:
     """The first iteration is the first inference; a log of before 1.1 has their sum alone."""
     found = [(int(number), _ns(ms, _NS_PER_MS, path)) for number, ms in _ITERATION.findall(text)]
     times = [took for _, took in found]
@@ -178,7 +178,7 @@ def _read_runner_log(path: Path, text: str) -> Timing:
         notes.append("it ran one inference, the first of its process: no steady latency is known")
     loaded, threads, method = _LOADED.search(text), _THREADS.search(text), _METHOD.search(text)
     model = _MODEL.search(text)
-    return Timing(
+    return ImportedTiming(
         kind=RUNNER_LOG,
         latency_ns=latency,
         first_ns=first,
@@ -193,12 +193,12 @@ def _read_runner_log(path: Path, text: str) -> Timing:
     )
 
 
-def _read_minibench(source: Source) -> Timing:
+def _read_minibench(source: Source) -> ImportedTiming:
     """A mean latency and a load time, as records of ExecuTorch's Android benchmark app."""
     path, told = source.path, "pull the app's benchmark_results.json again"
     document = decode_json(source.content, path, way_out=told)
     metrics = check_record(_Results, {"metrics": document}, path, way_out=told).metrics
-    values = {each.metric: each.actualValue for each in metrics}
+    values = {metric.metric: metric.actualValue for metric in metrics}
     if values.get("load_status", 0) != 0:
         status = values["load_status"]
         msg = f"{path}: the app could not load the model (load_status {status:g}); run it again"
@@ -214,7 +214,7 @@ def _read_minibench(source: Source) -> Timing:
     notes = ["it keeps the mean of its inferences alone: how they spread is not known"]
     if others := [name for name in others if name != "load_status"]:
         notes.append(f"not taken over from it: {', '.join(others)}")
-    return Timing(
+    return ImportedTiming(
         kind=MINIBENCH,
         latency_ns=(_ns(mean, _NS_PER_MS, path),),
         load_ns=None if load is None else _ns(load, _NS_PER_MS, path),
@@ -231,7 +231,7 @@ def _read_minibench(source: Source) -> Timing:
     )
 
 
-def _read_xctest(path: Path, text: str) -> Timing:
+def _read_xctest(path: Path, text: str) -> ImportedTiming:
     """Every value of `forward` and `load` that XCTest printed."""
     found: dict[tuple[str, str], list[float]] = {}
     names = list[re.Match[str]]()
@@ -254,7 +254,7 @@ def _read_xctest(path: Path, text: str) -> Timing:
     peaks = found.get(("forward", "Memory Peak Physical, kB"), [])
     parts = _PARTS.fullmatch(names[0]["model"])
     phone, system = names[0]["phone"], names[0]["system"]
-    return Timing(
+    return ImportedTiming(
         kind=XCTEST,
         latency_ns=tuple(_ns(each, _NS_PER_S, path) for each in times),
         load_ns=_ns(statistics.median(loads), _NS_PER_S, path) if loads else None,
@@ -306,4 +306,4 @@ def _count(text: str, path: Path) -> int:
 
 def of_kind(sources: Iterable[Source], *kinds: str) -> list[Source]:
     """Returns the files of some kinds, in their order."""
-    return [each for each in sources if each.kind in kinds]
+    return [source for source in sources if source.kind in kinds]

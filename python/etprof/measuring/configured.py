@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etprof.measuring.journal import Earlier
+from etprof.measuring.journal import InterruptedRun
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import (
     configured_experiments,
@@ -20,7 +20,7 @@ from etprof.targets.device_lock import device_lock
 
 if TYPE_CHECKING:
     from etprof.config import Config
-    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.pipeline import MeasuredRun
     from etprof.run.delegation import DelegationReport
     from etprof.targets import Target
     from etprof.targets.device_lock import Waiting
@@ -48,7 +48,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     resume: bool = False,
     keep_going: bool = False,
     delegations: Mapping[str, DelegationReport] | None = None,
-) -> Measured:
+) -> MeasuredRun:
     """Measures once the device is free; what cannot be is told before an earlier run is set aside.
 
     `identity` is what the manifest says of the config. Raises as `measure` does, and
@@ -58,7 +58,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     experiments, settings = configured_experiments(config, only), configured_settings(config)
     has_references = any(each.references for each in program.every.values())
     planned = plan(experiments, settings, target, has_references=has_references)
-    earlier = Earlier()
+    earlier = InterruptedRun()
     # Whoever has the device may be writing this very run.
     with device_lock(target.device(), listener.waiting):
         if resume:

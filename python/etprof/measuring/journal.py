@@ -32,7 +32,7 @@ from etprof.run.manifest import (
     MeasuredFile,
     MeasuredModel,
     MeasuredProgram,
-    Session,
+    MeasuringSession,
     identify,
     new_run_id,
     save_manifest,
@@ -43,7 +43,7 @@ from etprof.targets.registry import proves_times
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from etprof.measuring.launching import Outcome
+    from etprof.measuring.launching import LaunchOutcome
     from etprof.measuring.plan import Identity
     from etprof.run.delegation import DelegationReport
     from etprof.run.directory import Metrics
@@ -56,7 +56,7 @@ _PINS: Final = ("executorch", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Earlier:
+class InterruptedRun:
     """What an interrupted run had finished, to be continued."""
 
     results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
@@ -84,11 +84,11 @@ class Journal:
         experiments: Sequence[Experiment],
         settings: Settings,
         config: dict[str, object] | None = None,
-        earlier: Earlier | None = None,
+        earlier: InterruptedRun | None = None,
         delegations: Mapping[str, DelegationReport] | None = None,
     ) -> None:
         self._run, self._program, self._delegations = run, program, delegations or {}
-        earlier = earlier or Earlier()
+        earlier = earlier or InterruptedRun()
         self.records = list(earlier.records)
         before, now = earlier.manifest, describe_session()
         self._runners = {known.sha256: known for known in (before.runners if before else ())}
@@ -129,7 +129,7 @@ class Journal:
         """Writes the manifest before the first launch."""
         self._write()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: LaunchOutcome) -> None:
         """Records how a launch went, which runner was started, and every file that it left."""
         self.records.append(outcome.record)
         if outcome.runner is not None:
@@ -202,9 +202,9 @@ class Journal:
             self._keep(name, "".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def describe_session() -> Session:
+def describe_session() -> MeasuringSession:
     """Says who measures now."""
-    return Session(
+    return MeasuringSession(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         etprof_version=__version__,
         command=tuple(sys.argv),

@@ -36,7 +36,7 @@ _POLL_S: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """How a launch went: a result or an error, and the record of it."""
 
     record: LaunchRecord
@@ -141,7 +141,7 @@ class Launcher:
         is_pair = experiment.runner is None and self._settings.generation is None
         return is_pair and proves_times(self._target.platform) and self._target.can_count()
 
-    def launch(self, launch: Launch) -> Outcome:
+    def launch(self, launch: Launch) -> LaunchOutcome:
         """Runs one launch; never raises for what the target or the runner did."""
         request = self.request(launch)
         request.result.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ class Launcher:
         if problem is not None:
             # Half of what was asked for is no evidence; what the target says of it is kept.
             clear(path for path in request.written if path not in {request.log, request.words})
-        return Outcome(record, result, problem, runner, tuple(files_of(request)))
+        return LaunchOutcome(record, result, problem, runner, tuple(files_of(request)))
 
     def _identify_runner(self, request: RunnerRequest) -> FileIdentity | None:
         """Says which file is started; None where it is not on this machine, or there is none."""

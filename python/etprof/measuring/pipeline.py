@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.output_check import judge_outputs
 from etprof.base.errors import ExportError, TargetError
-from etprof.measuring.journal import Earlier, Journal
+from etprof.measuring.journal import InterruptedRun, Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.plan import Launch
 from etprof.measuring.resume import tidy
@@ -52,7 +52,7 @@ _FAILURES_IN_A_ROW: Final = 2
 
 
 @dataclass
-class Measured:
+class MeasuredRun:
     """Everything that one run brought back."""
 
     results: dict[Identity, RunnerResult]
@@ -89,10 +89,10 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     planned: Plan,
     progress: Callable[[str, int, int], None],
     config: dict[str, object] | None = None,
-    earlier: Earlier | None = None,
+    earlier: InterruptedRun | None = None,
     keep_going: bool = False,
     delegations: Mapping[str, DelegationReport] | None = None,
-) -> Measured:
+) -> MeasuredRun:
     """Runs what is planned and not finished yet; a failed launch never loses a finished one.
 
     `progress` is told before each launch what starts, how many are done, and of how many.
@@ -118,8 +118,8 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     )
     launcher = Launcher(program, target, run, planned.settings)
     with reserved(run):
-        tidy(run, earlier or Earlier())
-        state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
+        tidy(run, earlier or InterruptedRun())
+        state = _Progress(journal, launcher, earlier or InterruptedRun(), keep_going=keep_going)
         state.execute(planned.outputs, progress)
         wrong = find_wrong(run) if planned.outputs and not settings.allow_inaccurate else None
         if wrong is not None:
@@ -162,10 +162,10 @@ class _Progress:
     """A run in progress."""
 
     def __init__(
-        self, journal: Journal, launcher: Launcher, earlier: Earlier, *, keep_going: bool
+        self, journal: Journal, launcher: Launcher, earlier: InterruptedRun, *, keep_going: bool
     ) -> None:
         self._journal, self._launcher, self._keep_going = journal, launcher, keep_going
-        self._measured = Measured(dict(earlier.results), journal.records, [])
+        self._measured = MeasuredRun(dict(earlier.results), journal.records, [])
         self._failures: dict[str, int] = {}
         self._first_failure: EtprofError | None = None
         self._started = time.monotonic()
@@ -257,7 +257,7 @@ class _Progress:
             self._first_failure = self._first_failure or outcome.error
         self._journal.add(outcome)
 
-    def conclude(self, run: Path, target: Target, notes: Iterable[str]) -> Measured:
+    def conclude(self, run: Path, target: Target, notes: Iterable[str]) -> MeasuredRun:
         """Writes metrics.json and closes the manifest."""
         self._measured.notes += notes
         if not self._measured.results:

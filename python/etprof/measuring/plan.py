@@ -137,13 +137,13 @@ def plan(
         if purpose != "operators"
     ]
     outputs = [Launch(each, "outputs") for each in timed] if has_references else []
-    passes = [each for each in passes if each not in outputs]
+    passes = [pass_ for pass_ in passes if pass_ not in outputs]
     launches = settings.operator_launches if is_timed else 1
     notes = _notes_on_counting(timed, settings, target)
     ignored = set() if is_timed or not settings.blocks else settings.model_fields_set & _OF_TIMING
-    for each in experiments:
-        if each.mode == "timing" and not is_timed:
-            ignored |= each.model_fields_set & _OF_TIMED_LAUNCHES
+    for experiment in experiments:
+        if experiment.mode == "timing" and not is_timed:
+            ignored |= experiment.model_fields_set & _OF_TIMED_LAUNCHES
     if ignored:
         words = ", ".join(sorted(ignored))
         notes.append(f"{words}: without effect, for {target.platform} proves no times")
@@ -278,7 +278,7 @@ def _find_program(given: ProgramConfig, config: Config) -> Program:
 
 def configured_target(config: Config) -> Target:
     """Returns the target; raises UsageError when this machine cannot be it."""
-    runners = [_find_own_runner(each, config) for each in config.experiments]
+    runners = [_find_own_runner(experiment, config) for experiment in config.experiments]
     return make_target(config.target, next((r for r in runners if r is not None), None))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.files import hash_file
-from etprof.measuring.journal import Earlier, identify_files
+from etprof.measuring.journal import InterruptedRun, identify_files
 from etprof.measuring.launching import Launcher, clear, files_of
 from etprof.measuring.plan import Launch
 from etprof.run.directory import OF_A_LAUNCH, kind_of, list_files, safe_name
@@ -45,14 +45,14 @@ def load_earlier(
     target: Target,
     experiments: Sequence[Experiment],
     settings: Settings,
-) -> Earlier:
+) -> InterruptedRun:
     """Returns the finished launches of the run in `run`; nothing when there is none.
 
     Raises DifferentRunError, naming what differs, when that run measured something else.
     """
     manifest = load_manifest(run)
     if manifest is None:
-        return Earlier()
+        return InterruptedRun()
     differences = [
         *_differences_of_programs(manifest, program),
         *_target_differences(manifest, target),
@@ -95,7 +95,7 @@ def load_earlier(
             files = {name: entry for name, entry in files.items() if name not in listed}
             continue
         records.append(record)
-    return Earlier(results=results, records=records, manifest=manifest, files=files)
+    return InterruptedRun(results=results, records=records, manifest=manifest, files=files)
 
 
 def _listed_files(run: Path, request: RunnerRequest, manifest: Manifest) -> dict[str, MeasuredFile]:
@@ -186,7 +186,7 @@ def _differences(
             yield f"{before_each}{name} was {was}, is {given}"
 
 
-def tidy(run: Path, earlier: Earlier) -> None:
+def tidy(run: Path, earlier: InterruptedRun) -> None:
     """Removes what a launch has left that was cut off; `run` is reserved.
 
     That is unfinished files, and those at the places of this run's launches that its manifest does
@@ -199,7 +199,7 @@ def tidy(run: Path, earlier: Earlier) -> None:
     if load_manifest(run) != before:
         msg = f"another etprof has measured into {run} meanwhile; continue with --resume"
         raise OutputError(msg)
-    folders = {safe_name(each.folder) for each in before.experiments}
+    folders = {safe_name(experiment.folder) for experiment in before.experiments}
     for name, kind in list_files(run).items():
         path = run / name
         folder, _, file = name.partition("/")

@@ -25,8 +25,8 @@ _STARTED: Final = {"program", "launcher", "runner", "preset", "extra_arguments",
 def list_starts(config: Config) -> list[dict[str, Any]]:
     """Returns what each experiment starts, as JSON-ready data; None: the target's own runner."""
     return [
-        {"experiment": each.name, **each.model_dump(mode="json", include=_STARTED)}
-        for each in config.experiments
+        {"experiment": experiment.name, **experiment.model_dump(mode="json", include=_STARTED)}
+        for experiment in config.experiments
     ]
 
 
@@ -40,7 +40,7 @@ def describe_starts(config: Config) -> list[str]:
         where.append(f"with kernels counted by {shlex.quote(str(counting))}")
     others = "".join(f", {name} {each.model}" for name, each in config.programs.items())
     head = f"model {config.model}{others} on {' '.join(where)}; results go to {config.folder}"
-    return [_visible(head), *(_visible(_describe(each)) for each in config.experiments)]
+    return [_visible(head), *(_visible(_describe(experiment)) for experiment in config.experiments)]
 
 
 def _visible(line: str) -> str:

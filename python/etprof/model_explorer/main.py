@@ -75,7 +75,10 @@ class ProgramAdapter(Adapter):  # type: ignore[misc]
 
 
 def _draw(name: str, report: MethodReport, experiments: Sequence[ExperimentInsight]) -> Any:  # noqa: ANN401 - of a package without types
-    modules = {each.name: each.origin.module_path.replace(".", "/") for each in report.operators}
+    modules = {
+        operator.name: operator.origin.module_path.replace(".", "/")
+        for operator in report.operators
+    }
     delegates = {each.name: delegate_of(report, each) for each in report.operators}
     sums: dict[str, dict[str, str]] = {}
     for insight in experiments:

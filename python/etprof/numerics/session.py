@@ -25,9 +25,9 @@ from etprof.export.stages import StageClock
 from etprof.numerics import taps
 
 if TYPE_CHECKING:
-    from etprof.analysis.numeric_gap import Explained, Gap
+    from etprof.analysis.numeric_gap import Gap, PrecisionError
     from etprof.export.request import ExportRequest, Precision
-    from etprof.export.session import Prepared
+    from etprof.export.session import PreparedMethods
     from etprof.export.stages import StageListener
     from etprof.model_registry.eager_model import ExportMethod
     from etprof.numerics.taps import Tap
@@ -57,7 +57,7 @@ class GapRequest:
 
 
 @dataclass
-class Launched:
+class ModeOutputs:
     """What one SME mode computed."""
 
     outputs: list[Read] = field(default_factory=list)
@@ -134,7 +134,7 @@ def start_export(request: GapRequest, clock: StageClock) -> tuple[GapRequest, Ex
 
 
 def make_programs(
-    request: GapRequest, session: ExportSession, prepared: Prepared, name: str, folder: Path
+    request: GapRequest, session: ExportSession, prepared: PreparedMethods, name: str, folder: Path
 ) -> TappedPrograms:
     """Lowers without taps, which says where to tap, and with them."""
     traced = session.rewriting.before_lowering(lowering.trace(name, prepared.methods[name]))
@@ -171,10 +171,10 @@ def make_programs(
     return TappedPrograms(name, inputs, traced, untapped, tapped, delegates, prevented)
 
 
-def launch(programs: TappedPrograms, target: Target, mode: str, folder: Path) -> Launched:
+def launch(programs: TappedPrograms, target: Target, mode: str, folder: Path) -> ModeOutputs:
     """Runs every program once in one SME mode."""
     external = programs.untapped.with_suffix(".ptd")
-    launched = Launched()
+    launched = ModeOutputs()
     own = len(programs.traced.graph_signature.user_outputs)
     for number, path in enumerate((programs.untapped, *programs.tapped)):
         place = folder / str(number)
@@ -196,7 +196,7 @@ def _compare(
     request: GapRequest,
     target: Target,
     programs: TappedPrograms,
-    launched: Mapping[str, Launched],
+    launched: Mapping[str, ModeOutputs],
 ) -> NumericGaps:
     chosen = [tap for group in programs.tapped.values() for tap in group]
     inherited = _compare_inherited(programs, launched)
@@ -246,7 +246,7 @@ def _describe(order: int, tap: Tap, delegates: Mapping[str, int]) -> dict[str, A
 
 
 def _compare_inherited(
-    programs: TappedPrograms, launched: Mapping[str, Launched]
+    programs: TappedPrograms, launched: Mapping[str, ModeOutputs]
 ) -> dict[tuple[str, str], dict[str, Gap]]:
     """Returns by mode and reference how far each value is from eager's, and from SME off's."""
     found: dict[tuple[str, str], dict[str, Gap]] = {}
@@ -267,8 +267,8 @@ def _compare_inherited(
 
 
 def compare_own(
-    programs: TappedPrograms, launched: Launched, precision: Precision
-) -> dict[str, tuple[Gap, Explained]]:
+    programs: TappedPrograms, launched: ModeOutputs, precision: Precision
+) -> dict[str, tuple[Gap, PrecisionError]]:
     """Returns how far each operator is from eager on the values that the program itself had.
 
     And how far its precision explains.
@@ -305,7 +305,7 @@ def compare_own(
 
 
 def _compare_float32(
-    request: GapRequest, method: str, chosen: Sequence[Tap], launched: Mapping[str, Launched]
+    request: GapRequest, method: str, chosen: Sequence[Tap], launched: Mapping[str, ModeOutputs]
 ) -> dict[str, dict[str, Gap]]:
     """Returns by mode how far each operator is from the model in float32, where that has it.
 
@@ -336,7 +336,7 @@ def _compare_float32(
     return found
 
 
-def _check_taps(launched: Launched) -> Gap:
+def _check_taps(launched: ModeOutputs) -> Gap:
     """Compares the outputs of the tapped program with those of the one without taps."""
     pairs = zip(launched.tapped_outputs, launched.outputs, strict=True)
     gaps = [_gap_between(tapped(), untapped()) for tapped, untapped in pairs]
@@ -347,7 +347,7 @@ See = Callable[[str, torch.Tensor], torch.Tensor]
 """Gets a node's name and its value in eager, and returns the value that its readers get."""
 
 
-class _Walk(torch.fx.Interpreter):
+class _GraphWalk(torch.fx.Interpreter):
     """Keeps no value longer than its last reader needs it."""
 
     def __init__(self, module: torch.fx.GraphModule, see: See) -> None:
@@ -366,7 +366,7 @@ def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], see: See
     module = program.module(check_guards=False)
     names = lowering.buffer_names(module)
     with torch.no_grad(), lowering.unchanged_buffers(module, names):
-        _Walk(module, see).run(*inputs, enable_io_processing=False)
+        _GraphWalk(module, see).run(*inputs, enable_io_processing=False)
 
 
 def _gap_between(value: torch.Tensor, reference: torch.Tensor) -> Gap:

@@ -19,7 +19,7 @@ from etprof.backends.registry import backend_of
 from etprof.export import lowering, operators, upstream
 
 if TYPE_CHECKING:
-    from etprof.export.lowering import Lowered
+    from etprof.export.lowering import LoweredProgram
     from etprof.export.request import ExportOptions
 
 _LONGEST_HISTORY: Final = 64
@@ -78,7 +78,7 @@ def _find_source(node: torch.fx.Node, graph_id: int) -> str | None:
     return None
 
 
-def find_delegates(lowered: Lowered, method: str, traced: torch.fx.Graph) -> dict[str, int]:
+def find_delegates(lowered: LoweredProgram, method: str, traced: torch.fx.Graph) -> dict[str, int]:
     """Returns the number of the delegate call that computes each node of the traced graph."""
     return {
         name: number
@@ -87,7 +87,9 @@ def find_delegates(lowered: Lowered, method: str, traced: torch.fx.Graph) -> dic
     }
 
 
-def find_fusions(lowered: Lowered, method: str, traced: torch.fx.Graph) -> set[tuple[str, ...]]:
+def find_fusions(
+    lowered: LoweredProgram, method: str, traced: torch.fx.Graph
+) -> set[tuple[str, ...]]:
     """Returns the operators of the traced graph that a delegate computes as one, by their names."""
     order = {node.name: index for index, node in enumerate(traced.nodes)}
     working = {node.name for node in traced.nodes if _computes(node)}
@@ -96,7 +98,7 @@ def find_fusions(lowered: Lowered, method: str, traced: torch.fx.Graph) -> set[t
         names = trace_names(delegate.nodes, traced)
         exporter = backend_of(delegate.backend).exporter()
         for node in exporter.read_delegate(delegate.blob, delegate.nodes, operators.is_quantize):
-            behind = {names[each] for each in node.operators if each in names} & working
+            behind = {names[operator] for operator in node.operators if operator in names} & working
             if len(behind) > 1 and node.attribution != "inserted":
                 found.add(tuple(sorted(behind, key=order.__getitem__)))
     return found
@@ -254,7 +256,7 @@ def add_taps(
 
 def lower_tapped(
     name: str, tapped: torch.export.ExportedProgram, backend: str, options: ExportOptions
-) -> Lowered:
+) -> LoweredProgram:
     """Lowers a tapped method as it is lowered without taps, and makes its taps plain outputs."""
     lowered = lowering.lower({name: tapped}, backend, options)
     upstream.strip_taps_(lowered.edge)

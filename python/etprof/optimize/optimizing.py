@@ -27,8 +27,8 @@ from etprof.run.optimization import (
     FLOAT_LAYERS,
     Candidate,
     Optimization,
-    Step,
-    Timing,
+    OptimizationStep,
+    PairTiming,
     Trial,
     describe_trial,
 )
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.export.request import ExportRequest
-    from etprof.optimize.proving import Prover
+    from etprof.optimize.proving import TargetEvaluator
     from etprof.run.optimization import Gain
 
 PROGRAM: Final = "optimized.pte"
@@ -62,7 +62,7 @@ class Optimizer:
     tolerance_db: float
     budget_s: float | None
     tell: Callable[[str], None]
-    prover: Prover | None = None
+    prover: TargetEvaluator | None = None
     """None: only the figures of exports decide."""
     known: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(default_factory=dict)
     """By their rewrites and their layers in float32."""
@@ -79,7 +79,7 @@ class Optimizer:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.record = self._recall()
-        self.known = {(each.rewrites, each.float_layers): each for each in self.record.trials}
+        self.known = {(trial.rewrites, trial.float_layers): trial for trial in self.record.trials}
         search, baseline, best = self._search()
         if baseline.problem is not None:
             self._clear()
@@ -140,7 +140,7 @@ class Optimizer:
             discard=lambda trial: shutil.rmtree(self._place(trial).pte.parent, ignore_errors=True),
         )
         for name, why in self._left_out().items():
-            search.steps.append(Step(rewrite=name, kept=False, why=why))
+            search.steps.append(OptimizationStep(rewrite=name, kept=False, why=why))
         baseline, best = search.run()
         if prover is not None and not prover.proves_times and best.passed and not self.counts_all:
             asked = next(each for each in self.known.values() if each.number == best.number)
@@ -193,8 +193,8 @@ class Optimizer:
         report = read_record(DelegationReport, files.report, way_out="export again")
         own, noise = Counter[str](), Counter[str]()
         for method, described in report.methods.items():
-            for each in described.operators:
-                own[each.origin.module_path] += each.macs or 0
+            for operator in described.operators:
+                own[operator.origin.module_path] += operator.macs or 0
             try:
                 gaps = compare_with_eager(GapRequest(export=plain, method=method), LocalTarget())
             except ExportError as error:
@@ -208,7 +208,7 @@ class Optimizer:
         }
         return sorted(work, key=lambda path: (-noise[path] / work[path], work[path], path))
 
-    def _count(self, prover: Prover, trial: Trial) -> Trial:
+    def _count(self, prover: TargetEvaluator, trial: Trial) -> Trial:
         """Returns the trial with what the target counted of it, at most once."""
         if trial.counted is None:
             run = self.folder / _RUNS / f"{trial.number}_counted"
@@ -219,7 +219,7 @@ class Optimizer:
         self.counts_all = self.counts_all or not trial.is_as_predicted()
         return trial
 
-    def measure(self, prover: Prover, candidate: Trial, other: Trial) -> tuple[Gain, ...]:
+    def measure(self, prover: TargetEvaluator, candidate: Trial, other: Trial) -> tuple[Gain, ...]:
         """Measures two programs in turns, at most once; raises as `Prover.time_in_turns` does."""
         for each in self.record.timings:
             if (each.candidate, each.other) == (candidate.rewrites, other.rewrites):
@@ -231,7 +231,7 @@ class Optimizer:
             candidate.methods,
             self.folder / _RUNS / f"{candidate.number}_against_{other.number}",
         )
-        timing = Timing(candidate=candidate.rewrites, other=other.rewrites, gains=gains)
+        timing = PairTiming(candidate=candidate.rewrites, other=other.rewrites, gains=gains)
         self._save(timings=(*self.record.timings, timing))
         return gains
 
@@ -278,7 +278,7 @@ class Optimizer:
             each.replace(target)
 
     def _request(self, trial: Trial) -> ExportRequest:
-        names = tuple(each for each in trial.rewrites if each != FLOAT_LAYERS)
+        names = tuple(rewrite for rewrite in trial.rewrites if rewrite != FLOAT_LAYERS)
         scopes = (*self.request.options.scopes, *(f"{name}=fp32" for name in trial.float_layers))
         options = replace(self.request.options, rewrites=names, scopes=scopes)
         # Wrong outputs are this search's to judge: a rewrite may mend those of the model as it is.

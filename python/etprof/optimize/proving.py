@@ -14,7 +14,7 @@ from etprof.measuring.configured import measure_config
 from etprof.report_files import write_report_files
 from etprof.run.accuracy import AT_EXPORT
 from etprof.run.load import Run
-from etprof.run.optimization import Counted, Gain
+from etprof.run.optimization import Gain, KernelCounts
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _REWRITTEN: Final = "with"
 
 
 @dataclass(frozen=True)
-class Prover:
+class TargetEvaluator:
     """A target, and how programs are launched there."""
 
     target: Target
@@ -46,7 +46,7 @@ class Prover:
         """Whether programs can be timed there; else their kernels are counted."""
         return proves_times(self.target.platform)
 
-    def count(self, program: Path, methods: Sequence[str], run: Path) -> Counted:
+    def count(self, program: Path, methods: Sequence[str], run: Path) -> KernelCounts:
         """Counts the kernels of every method, and holds the outputs of every SME mode to eager."""
         calls = macs = 0
         ratios, problems = {}, []
@@ -57,15 +57,15 @@ class Prover:
             calls += 0 if counted is None else counted.count_level("sme2")
             macs += _macs_on_sme2(found)
             for mode, checks in found.run.eager_checks.items():
-                known = [each.parity.snr_db for each in checks if each.parity.snr_db is not None]
+                known = [check.parity.snr_db for check in checks if check.parity.snr_db is not None]
                 ratios.update({(method, mode): min(known)} if known else {})
             problems += [
-                each.text
-                for each in found.run.verdicts
-                if each.answer == "failed" and not each.where.startswith(AT_EXPORT)
+                verdict.text
+                for verdict in found.run.verdicts
+                if verdict.answer == "failed" and not verdict.where.startswith(AT_EXPORT)
             ]
         worst = min(ratios, key=lambda each: ratios[each], default=None)
-        return Counted(
+        return KernelCounts(
             sme2_calls=calls,
             macs_on_sme2=macs,
             worst_mode=None if worst is None else worst[1],
@@ -101,7 +101,11 @@ class Prover:
         if effect is None:
             raise TargetError(f"{place} has no times of both programs; run the command again")
         known = effect.interval
-        failed = {each.where: each.text for each in found.run.verdicts if each.answer == "failed"}
+        failed = {
+            verdict.where: verdict.text
+            for verdict in found.run.verdicts
+            if verdict.answer == "failed"
+        }
         return Gain(
             method=method,
             sme=mode,
@@ -125,7 +129,7 @@ class Prover:
         config = Config(
             output_root=run,
             target=self.config,
-            experiments=[{**each, "threads": threads} for each in experiments],
+            experiments=[{**experiment, "threads": threads} for experiment in experiments],
             measurement=given,
             **fields,
         )
@@ -141,8 +145,8 @@ def _macs_on_sme2(found: Assessment) -> int:
     """Returns the multiply-accumulates of operators whose SME2 microkernels were counted."""
     return sum(
         (detail.attribution.macs or 0) if detail.attribution else 0
-        for each in found.insight.experiments
-        if each.experiment.sme == "sme2"
-        for detail in each.details
+        for experiment in found.insight.experiments
+        if experiment.experiment.sme == "sme2"
+        for detail in experiment.details
         if detail.evidence.route.answer == "proven" and detail.evidence.level == "sme2"
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_value
-from etprof.run.optimization import Step, Trial, compare, judge_gains
+from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class Search:
     """Measures a program in turns with another; None where the figures of exports decide."""
     discard: Callable[[Trial], None] = lambda _: None
     """Hears of programs that nothing will be compared with again."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OptimizationStep] = field(default_factory=list)
     gains: tuple[Gain, ...] = ()
     """Of the result over the baseline."""
     is_complete: bool = True
@@ -133,7 +133,9 @@ class Search:
             if found is None:
                 return self._grow(baseline)
             culprit, bundle = found
-            self.steps.append(Step(rewrite=culprit, kept=False, why=f"with it {reason}"))
+            self.steps.append(
+                OptimizationStep(rewrite=culprit, kept=False, why=f"with it {reason}")
+            )
             names = tuple(name for name in names if name != culprit)
         return bundle
 
@@ -158,7 +160,9 @@ class Search:
             if reason is None:
                 current = trial
             else:
-                self.steps.append(Step(rewrite=name, kept=False, why=f"with it {reason}"))
+                self.steps.append(
+                    OptimizationStep(rewrite=name, kept=False, why=f"with it {reason}")
+                )
         return current if current.rewrites else None
 
     def _eliminate(self, baseline: Trial, bundle: Trial) -> Trial:
@@ -167,12 +171,14 @@ class Search:
         for name in bundle.rewrites:
             if name not in replaced:
                 why = "it finds nothing to change"
-                self.steps.append(Step(rewrite=name, kept=False, why=why, is_idle=True))
+                self.steps.append(OptimizationStep(rewrite=name, kept=False, why=why, is_idle=True))
         best, kept = bundle, bundle.without_idle().rewrites
         for name in sorted(kept, key=lambda each: replaced[each] or 0):
             if not self._may_go_on():
                 why = "the budget ended before the program without it was tried"
-                self.steps.append(Step(rewrite=name, kept=True, why=why, operators=replaced[name]))
+                self.steps.append(
+                    OptimizationStep(rewrite=name, kept=True, why=why, operators=replaced[name])
+                )
                 continue
             without = self.try_out(tuple(each for each in kept if each != name))
             step = self._judge(name, best, without, baseline)
@@ -184,15 +190,19 @@ class Search:
                 self.discard(loser)
         return best
 
-    def _judge(self, name: str, best: Trial, without: Trial, baseline: Trial) -> Step:
+    def _judge(self, name: str, best: Trial, without: Trial, baseline: Trial) -> OptimizationStep:
         """Decides on one rewrite by the program without it."""
         reason = self.objection(without, baseline)
         if reason is not None:
-            return Step(rewrite=name, kept=True, why=f"without it {reason}", without=without)
+            return OptimizationStep(
+                rewrite=name, kept=True, why=f"without it {reason}", without=without
+            )
         effect, gains = self._weigh(best, without, baseline)
         why = (_OF_TIMES if gains else _OF_FIGURES)[effect]
-        why = next((f"with it {each.problem}" for each in gains if each.problem), why)
-        return Step(rewrite=name, kept=effect == "better", why=why, without=without, gains=gains)
+        why = next((f"with it {gain.problem}" for gain in gains if gain.problem), why)
+        return OptimizationStep(
+            rewrite=name, kept=effect == "better", why=why, without=without, gains=gains
+        )
 
     def _or_all(self, bundle: Trial, best: Trial, baseline: Trial) -> Trial:
         """Returns all together where that is faster: gains too small for each may add up."""
@@ -203,10 +213,10 @@ class Search:
             return best
         again, kept = {"kept": True, "why": _TOGETHER, "gains": gains}, bundle.without_idle()
         self.steps = [
-            each.model_copy(update=again)
-            if each.rewrite in kept.rewrites and not each.kept
-            else each
-            for each in self.steps
+            step.model_copy(update=again)
+            if step.rewrite in kept.rewrites and not step.kept
+            else step
+            for step in self.steps
         ]
         return bundle
 
@@ -215,8 +225,8 @@ class Search:
         if self.measure is not None:
             why = "together they are no gain beyond noise"
         self.steps = [
-            each.model_copy(update={"kept": False, "why": why}) if each.kept else each
-            for each in self.steps
+            step.model_copy(update={"kept": False, "why": why}) if step.kept else step
+            for step in self.steps
         ]
 
     def _may_go_on(self) -> bool:

@@ -78,7 +78,7 @@ class Verdict(Record):
 
 
 @dataclass(frozen=True)
-class _Faithful:
+class _FaithfulnessVerdict:
     """Of the program to the converted eager model."""
 
     usual_db: float
@@ -99,12 +99,12 @@ The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit va
 4-bit weight. The outputs for another image are 9 to 18 dB away in the zoo's MobileNets, ResNet and
 ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 """
-_FAITHFUL: Final[Mapping[str, _Faithful]] = {
-    "fp32": _Faithful(80, 60),
-    "fp16": _Faithful(40, 25),
-    "bf16": _Faithful(30, 20),
-    "int8": _Faithful(20, 12),
-    "8da4w": _Faithful(15, 10),
+_FAITHFUL: Final[Mapping[str, _FaithfulnessVerdict]] = {
+    "fp32": _FaithfulnessVerdict(80, 60),
+    "fp16": _FaithfulnessVerdict(40, 25),
+    "bf16": _FaithfulnessVerdict(30, 20),
+    "int8": _FaithfulnessVerdict(20, 12),
+    "8da4w": _FaithfulnessVerdict(15, 10),
 }
 _MARGIN_DB: Final = 3.0
 """A program may be this much further from the converted model than that is from float32: a network

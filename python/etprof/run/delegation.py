@@ -213,7 +213,7 @@ class MethodReport(Record):
 
         A cache counts whole: once where it is written into and handed on.
         """
-        counted = [each for each in self.operators if not each.is_quantization]
+        counted = [operator for operator in self.operators if not operator.is_quantization]
         if not counted or any(each.held_bytes is None for each in counted):
             return None
         caches = sum(each.held_bytes or 0 for each in counted if each.writes_cache)
@@ -223,7 +223,7 @@ class MethodReport(Record):
     def has_data_flow(self) -> bool:
         """Whether it says which operator reads whose result; reports of etprof 0.1.0 do not."""
         nodes = (node for delegate in self.delegates for node in delegate.nodes)
-        return any(each.inputs for each in self.operators) or any(
+        return any(operator.inputs for operator in self.operators) or any(
             node.output is not None for node in nodes
         )
 

@@ -284,7 +284,9 @@ def _why_not_a_run(run: Path) -> str | None:
         return f"has a {MANIFEST} that is damaged, or of something else"
     if manifest is None:
         return "exists and is not a run directory"
-    folders = {safe_name(each.group or each.name) for each in manifest.experiments}
+    folders = {
+        safe_name(experiment.group or experiment.name) for experiment in manifest.experiments
+    }
     listed = {name.partition("/")[0] for name in manifest.files} | folders
     for path in sorted(run.iterdir()):
         if path.name in listed or (find_kind(path.name) and not path.is_dir()):

@@ -175,7 +175,9 @@ class RawTrace(_Head):
     @model_validator(mode="after")
     def check_references(self) -> Self:
         """Makes sure that every microkernel and label is there."""
-        labels = max((max(each.labels, default=-1) for each in self.executions), default=-1)
+        labels = max(
+            (max(execution.labels, default=-1) for execution in self.executions), default=-1
+        )
         kernels = max(
             (c[1] for each in (self.load, *self.executions) for c in each.calls), default=-1
         )
@@ -186,7 +188,7 @@ class RawTrace(_Head):
 
 
 @dataclass(frozen=True)
-class Work:
+class TraceWork:
     """A piece of work by its marks: one XNNPACK operator, a part of one, or a kernel outside."""
 
     begin: int
@@ -199,40 +201,40 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """A delegate's call, or a kernel outside delegates, which is one work."""
 
     label: int | None
     """The kernel's; None for a delegate."""
-    works: tuple[Work, ...]
+    works: tuple[TraceWork, ...]
     names: tuple[tuple[int, int], ...] = ()
     """A delegate's operators: label and mark."""
 
 
 @lru_cache(maxsize=64)
-def read_steps(marks: str, labels: tuple[int, ...]) -> tuple[Step, ...]:
+def read_steps(marks: str, labels: tuple[int, ...]) -> tuple[TraceStep, ...]:
     """Says how the marks of an inference make steps and works."""
     label_of = dict(zip((i for i, kind in enumerate(marks) if kind in "EN"), labels, strict=True))
     steps = []
     for found in _STEP.finditer(marks, 1):
         first, last = found.span("kernel")
         if first >= 0:
-            work = Work(first, first, last - 1, last - 1, is_parallel=True)
-            steps.append(Step(label_of[first], (work,)))
+            work = TraceWork(first, first, last - 1, last - 1, is_parallel=True)
+            steps.append(TraceStep(label_of[first], (work,)))
             continue
         first, last = found.span("delegate")
         borders = [i for i in range(first, last) if marks[i] == "B"]
         names = (i for i in range(*found.span("names")) if marks[i] == "N")
         works = tuple(_read_work(marks, *pair) for pair in pairwise(borders))
-        steps.append(Step(None, works, tuple((label_of[i], i) for i in names)))
+        steps.append(TraceStep(None, works, tuple((label_of[i], i) for i in names)))
     return tuple(steps)
 
 
-def _read_work(marks: str, begin: int, border: int) -> Work:
+def _read_work(marks: str, begin: int, border: int) -> TraceWork:
     start, end = marks.find("P", begin, border), marks.rfind("p", begin, border)
     if start < 0 or end < 0:
-        return Work(begin, border, border, border, is_parallel=False)
-    return Work(begin, start, end, border, is_parallel=True)
+        return TraceWork(begin, border, border, border, is_parallel=False)
+    return TraceWork(begin, start, end, border, is_parallel=True)
 
 
 def match_works(
@@ -274,7 +276,7 @@ def match_works(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _OperatorLocation:
     """Where an operator stands in every execution."""
 
     name: str
@@ -288,25 +290,27 @@ class _Assembly:
 
     def __init__(self, raw: RawTrace) -> None:
         self._raw = raw
-        self._steps = [read_steps(each.marks, each.labels) for each in raw.executions]
+        self._steps = [
+            read_steps(execution.marks, execution.labels) for execution in raw.executions
+        ]
         signatures = [
             [(step.label, len(step.works), len(step.names)) for step in steps]
             for steps in self._steps
         ]
-        self._aligned = [each == signatures[-1] for each in signatures]
+        self._aligned = [signature == signatures[-1] for signature in signatures]
         self._all_named = True
         self._places = list(self._find_places())
 
-    def _find_places(self) -> Iterator[_Place]:
+    def _find_places(self) -> Iterator[_OperatorLocation]:
         delegates, labels = 0, self._raw.labels
         for number, step in enumerate(self._steps[-1]):
             if step.label is not None:
-                yield _Place(labels[step.label], None, number, slice(0, 1))
+                yield _OperatorLocation(labels[step.label], None, number, slice(0, 1))
                 continue
             names = [labels[label] for label, _ in step.names]
             first = 0
             for name, count in zip(names, self._match(number, names), strict=False):
-                yield _Place(name, delegates, number, slice(first, first + count))
+                yield _OperatorLocation(name, delegates, number, slice(first, first + count))
                 first += count
             self._all_named = self._all_named and first == len(step.works)
             delegates += 1
@@ -387,7 +391,7 @@ class _Assembly:
             ),
         )
 
-    def _operator(self, place: _Place, uses: _ByKernel) -> TracedOperator:
+    def _operator(self, place: _OperatorLocation, uses: _ByKernel) -> TracedOperator:
         starts, durations = list[int | None](), list[int | None]()
         for each, steps, aligned in zip(
             self._raw.executions, self._steps, self._aligned, strict=True
@@ -466,7 +470,7 @@ class InstructionCounts(Record):
     @property
     def total(self) -> int:
         """Instructions of all operators, and of what comes before them."""
-        return sum(each.total for each in self.operators) + sum(self.setup.values())
+        return sum(operator.total for operator in self.operators) + sum(self.setup.values())
 
 
 def read_instructions(path: Path) -> InstructionCounts:

@@ -236,7 +236,7 @@ def _load_launches(run: Run) -> Run:
     problems: list[str] = []
     programs = tuple(_load_programs(run.source, run.manifest, problems))
     run = replace(run, programs=programs, problems=tuple(problems))
-    reader = _Reader(run)
+    reader = _RunReader(run)
     split = {path: reader.name_of(path) for path in reader.etdumps}
     found = [reader.read_experiment(path, name) for path, name in split.items()]
     damaged = [each for each in found if not isinstance(each, LoadedExperiment)]
@@ -249,13 +249,13 @@ def _load_launches(run: Run) -> Run:
     return run
 
 
-def _check_schema(run: Run, traces: Iterable[_Counted]) -> None:
+def _check_schema(run: Run, traces: Iterable[_CountedTrace]) -> None:
     """Raises InputFileError for a manifest of schema 1 where launches left files of a later one."""
     if run.manifest is None or run.manifest.schema_version != 1:
         return
     results = [each.result for each in (*run.experiments, *run.others) if each.result]
-    are_later = [each.clock is not None or each.conditions is not None for each in results]
-    if any(are_later) or any(each.trace.schema_version != 1 for each in traces):
+    are_later = [result.clock is not None or result.conditions is not None for result in results]
+    if any(are_later) or any(trace.trace.schema_version != 1 for trace in traces):
         msg = (
             f"{run.source / MANIFEST} is damaged: schema_version: 1 is older than what its launches "
             f"left: it was changed after it had been written; {WAY_OUT}"
@@ -289,7 +289,7 @@ def _is_in_untimed_run(etdump: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _CountedTrace:
     """A kernel trace, and what decides whose kernels it counted."""
 
     trace: KernelTrace
@@ -323,14 +323,14 @@ class _Counted:
         return None
 
 
-class _Reader:
+class _RunReader:
     """Reads the files of one run directory, each once."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._manifest, self._known = run.source, run.manifest, run.timed
         manifest = run.manifest
         self._planned = {each.name: each for each in (manifest.experiments if manifest else ())}
-        self._programs = {each.name: each for each in run.programs}
+        self._programs = {program.name: program for program in run.programs}
         self._launches = {
             (each.experiment, each.purpose): each
             for each in (manifest.launches if manifest else ())
@@ -341,7 +341,7 @@ class _Reader:
         self._problems: dict[Path, str] = {}
         imported = manifest.imported if manifest else None
         self._ns_per_tick = (imported and imported.ns_per_tick) or 1.0
-        self.traces: dict[Path, _Counted] = dict(self._read_traces())
+        self.traces: dict[Path, _CountedTrace] = dict(self._read_traces())
 
     def _find_files(self) -> Iterator[tuple[str, ExperimentFiles]]:
         """Yields where each experiment's files are, by the manifest or else by metrics.json."""
@@ -413,7 +413,7 @@ class _Reader:
             for each in (computed.outputs if computed else ())
             if (place := folder / f"output_{each.index}.bin").is_file()
         }
-        problems += [each.problem for each in outputs.values() if each.problem is not None]
+        problems += [output.problem for output in outputs.values() if output.problem is not None]
         known = LoadedLaunches(name, self._program_of(name), metrics, result or computed, outputs)
         kernels = self._find_trace(known, files.file("_kernels.json"), problems)
         prefill, instructions = (
@@ -445,7 +445,7 @@ class _Reader:
     def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
         return _read_or_tell(lambda: read_result(path), problems) if path.is_file() else None
 
-    def _read_traces(self) -> Iterator[tuple[Path, _Counted]]:
+    def _read_traces(self) -> Iterator[tuple[Path, _CountedTrace]]:
         """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
         places = {files.file("_kernels.json"): name for name, files in self._files.items()}
         places |= {
@@ -467,7 +467,7 @@ class _Reader:
             program = self._program_of(name)
             if program.model is None or program.model.method in {None, trace.method}:
                 runner = launch.runner_sha256 if launch else None
-                yield path, _Counted(trace, program, self._planned.get(name), runner)
+                yield path, _CountedTrace(trace, program, self._planned.get(name), runner)
 
     def _find_trace(
         self, wanted: LoadedLaunches, own: Path, problems: list[str]
@@ -491,7 +491,7 @@ class _Reader:
             problems.append(f"the kernels that were counted are not its own: {refused}")
         return None
 
-    def _is_of_its_build(self, counted: _Counted, name: str) -> bool:
+    def _is_of_its_build(self, counted: _CountedTrace, name: str) -> bool:
         """Whether what counted is the experiment's own runner, or built to count beside it.
 
         The target has a pair: its own runner is timed, another of the same build counts. Whoever

@@ -253,13 +253,13 @@ class Settings(Measurement):
     """Tokens to generate; None: an iteration is one execution of the method."""
 
 
-class _Section(Record):
+class _ConfigSection(Record):
     """Part of a config that people write: a field that nobody knows is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ComparedSide(_Section):
+class ComparedSide(_ConfigSection):
     """One side of a comparison; a bare name stands for it."""
 
     experiment: Name
@@ -271,7 +271,7 @@ class ComparedSide(_Section):
         return {"experiment": value} if isinstance(value, str) else value
 
 
-class ComparedPair(_Section):
+class ComparedPair(_ConfigSection):
     """A comparison: baseline against candidate."""
 
     baseline: ComparedSide
@@ -279,7 +279,7 @@ class ComparedPair(_Section):
     label: str | None = None
 
 
-class Compared(_Section):
+class ComparisonSettings(_ConfigSection):
     """What to compare, and how small a difference does not matter: the config's `analysis`."""
 
     compare_pairs: Annotated[tuple[ComparedPair, ...], Field(max_length=MOST_ENTRIES)] = ()
@@ -316,7 +316,7 @@ class LaunchRecord(Record):
         return {**value, "block": 0} if is_split else value
 
 
-class Session(Record):
+class MeasuringSession(Record):
     """A process of etprof that measured."""
 
     created_at: Name | None = None
@@ -334,7 +334,7 @@ class ImportedFile(FileIdentity):
     kind: Name
 
 
-class Imported(Record):
+class ImportSource(Record):
     """Where an imported run came from."""
 
     sources: tuple[ImportedFile, ...]
@@ -344,7 +344,7 @@ class Imported(Record):
     """That clock in words, and how it is known; None without an ETDump."""
 
 
-class Manifest(Session):
+class Manifest(MeasuringSession):
     """All that manifest.json says, first of the session that began the run.
 
     Those of schema 1 have neither run_id nor checksum.
@@ -354,7 +354,7 @@ class Manifest(Session):
     run_id: Name | None = None
     """Drawn when the run began; a resumed run keeps it."""
     status: Name = "finished"
-    resumptions: tuple[Session, ...] = ()
+    resumptions: tuple[MeasuringSession, ...] = ()
     """The sessions that continued the run, one after the other."""
     platform: Name
     times_are_meaningful: bool | None = None
@@ -373,7 +373,7 @@ class Manifest(Session):
     experiments: tuple[Experiment, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
     notes: tuple[Name, ...] = ()
-    imported: Imported | None = None
+    imported: ImportSource | None = None
     """None for what etprof measured itself."""
     files: Named[MeasuredFile] = Field(default_factory=dict)
     checksum: Name | None = None
@@ -397,9 +397,11 @@ class Manifest(Session):
 
     @model_validator(mode="after")
     def _check_programs(self) -> Manifest:
-        for each in self.experiments:
-            if each.program not in self.every_program:
-                raise ValueError(f"experiment {each.name} runs {each.program!r}, not in programs")
+        for experiment in self.experiments:
+            if experiment.program not in self.every_program:
+                raise ValueError(
+                    f"experiment {experiment.name} runs {experiment.program!r}, not in programs"
+                )
         return self
 
     @property
@@ -414,7 +416,9 @@ class Manifest(Session):
             return False
         later = {"run_id", "checksum", "runners", "resumptions"} & self.model_fields_set
         has_kinds = any(entry.kind is not None for entry in self.files.values())
-        of_launches = [{"asked", "runner_sha256"} & each.model_fields_set for each in self.launches]
+        of_launches = [
+            {"asked", "runner_sha256"} & launch.model_fields_set for launch in self.launches
+        ]
         return bool(later) or has_kinds or any(of_launches)
 
     @property

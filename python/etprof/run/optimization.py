@@ -31,7 +31,7 @@ FLOAT_LAYERS: Final = "float_layers"
 """The change of precision, by the name that it has among rewrites."""
 
 
-class Counted(Record):
+class KernelCounts(Record):
     """What one target counted of a program, and what came out in each of its SME modes."""
 
     sme2_calls: Count
@@ -100,7 +100,7 @@ class Trial(Record):
     passed: bool = False
     problem: Name | None = None
     """Why there is no such program."""
-    counted: Counted | None = None
+    counted: KernelCounts | None = None
     """On a target that counts; None where nothing did."""
 
     def is_as_predicted(self) -> bool:
@@ -131,8 +131,8 @@ def describe_trial(
     asked: Trial, manifest: ExportManifest, report: DelegationReport, size_bytes: int
 ) -> Trial:
     """Returns the trial that was asked for as an export's own files tell of it."""
-    summaries = [each.summary for each in report.methods.values() if each.summary is not None]
-    without = [_macs_without_sme2(each) for each in summaries]
+    summaries = [method.summary for method in report.methods.values() if method.summary is not None]
+    without = [_macs_without_sme2(summary) for summary in summaries]
     checks = [each.check for each in manifest.methods.values() if each.check is not None]
     ratios = [output.snr_db for check in checks for output in check.outputs]
     layers = asked.float_layers
@@ -153,13 +153,13 @@ def describe_trial(
         planned_bytes=sum(
             sum(each.memory.arena_bytes) for each in report.methods.values() if each.memory
         ),
-        snr_db=min((each for each in ratios if each is not None), default=None),
+        snr_db=min((ratio for ratio in ratios if ratio is not None), default=None),
         passed=bool(checks) and all(each.passed is True for each in checks),
     )
 
 
 def _count_transposes(method: MethodReport) -> int:
-    nodes = (node for each in method.delegates for node in each.nodes)
+    nodes = (node for delegate in method.delegates for node in delegate.nodes)
     return sum(node.permutation is not None for node in nodes)
 
 
@@ -202,7 +202,7 @@ def _fewer(mine: int | None, theirs: int | None) -> tuple[int | None, int | None
 
 def judge_gains(gains: Sequence[Gain]) -> Comparison:
     """Says how a program compares by its times: what is not told from noise is the same."""
-    verdicts = {each.verdict for each in gains}
+    verdicts = {gain.verdict for gain in gains}
     if "slower" in verdicts or any(each.problem for each in gains):
         return "worse"
     return "better" if "faster" in verdicts else "same"
@@ -236,7 +236,7 @@ def on_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
     ]
 
 
-class Step(Record):
+class OptimizationStep(Record):
     """What was decided about one rewrite, and on which evidence."""
 
     rewrite: Name
@@ -252,7 +252,7 @@ class Step(Record):
     """Of the program over the one without it; none where it was not timed."""
 
 
-class Timing(Record):
+class PairTiming(Record):
     """Two programs that were measured in turns, by their rewrites."""
 
     candidate: tuple[Name, ...]
@@ -286,9 +286,9 @@ class Optimization(Record):
     """Of the result over the baseline; none where they were not timed."""
     target: Name | None = None
     """Where counts and times come from; None where nothing was launched."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OptimizationStep, ...] = ()
     trials: tuple[Trial, ...] = ()
-    timings: tuple[Timing, ...] = ()
+    timings: tuple[PairTiming, ...] = ()
     float_layers: tuple[Name, ...] = ()
     """That keep the outputs right; none where they are without, or where none were looked for."""
     is_complete: bool = False

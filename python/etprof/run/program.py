@@ -274,7 +274,7 @@ class LoadedProgram:
         if self.method is None:
             return None
         images = [each for each in self.method.inputs if each.shape and len(each.shape) == 4]
-        if any(each.dim_order is None for each in images):
+        if any(image.dim_order is None for image in images):
             return None
         return any(
             each.dim_order == (0, 1, 2, 3) and each.shape[1] > 1 and max(each.shape[2:]) > 1

@@ -211,11 +211,11 @@ class GenerationResult(Record):
 
     @model_validator(mode="after")
     def _each_new_token_has_a_latency(self) -> Self:
-        for each in self.repetitions:
-            if len(each.token_latency_ns) != max(len(self.tokens) - 1, 0):
+        for repetition in self.repetitions:
+            if len(repetition.token_latency_ns) != max(len(self.tokens) - 1, 0):
                 msg = "token_latency_ns needs a time for each token after the first"
                 raise ValueError(msg)
-            if each.token_latency_ns and not sum(each.token_latency_ns):
+            if repetition.token_latency_ns and not sum(repetition.token_latency_ns):
                 msg = "token_latency_ns: all tokens came at one moment"
                 raise ValueError(msg)
         return self

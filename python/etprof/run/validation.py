@@ -52,14 +52,14 @@ _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class ValidationFinding:
     """One thing that was checked."""
 
     level: Level
     text: str
 
 
-def validate_run(run: Path) -> list[Finding]:
+def validate_run(run: Path) -> list[ValidationFinding]:
     """Checks everything that can be checked; raises InputFileError when `run` is no folder.
 
     The run is read as reports read it, so that what they refuse is named; and every file by itself,
@@ -68,15 +68,15 @@ def validate_run(run: Path) -> list[Finding]:
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
-    findings: list[Finding] = []
+    findings: list[ValidationFinding] = []
     files, changed, manifest = list_files(run), dict[str, str](), None
     try:
         manifest = load_manifest(run)
         changed = _find_changes(run, manifest) if manifest else {}
         findings += _check_manifest(run, manifest, is_whole=not changed)
     except InputFileError as error:
-        findings.append(Finding("damaged", str(error)))
-    findings += [Finding("damaged", text) for text in changed.values()]
+        findings.append(ValidationFinding("damaged", str(error)))
+    findings += [ValidationFinding("damaged", text) for text in changed.values()]
     loaded, refusal = _read_as_reports_do(run)
     read = _contents(loaded) if loaded else {}
     for name, kind in files.items():
@@ -84,13 +84,13 @@ def validate_run(run: Path) -> list[Finding]:
             parse = read.__getitem__ if run / name in read else _PARSERS[kind.name]
             findings += _check_file(run, name, parse)
     if refusal is not None and refusal not in [found.text for found in findings]:
-        findings.append(Finding("damaged", refusal))
+        findings.append(ValidationFinding("damaged", refusal))
     findings += _check_what_is_missing(run, files, manifest)
     findings += _check_leftovers(files)
-    return [Finding(finding.level, clean(finding.text)) for finding in findings]
+    return [ValidationFinding(finding.level, clean(finding.text)) for finding in findings]
 
 
-def worst_level(findings: list[Finding]) -> Level:
+def worst_level(findings: list[ValidationFinding]) -> Level:
     """Returns the gravest level found."""
     return max((finding.level for finding in findings), key=_LEVELS.index, default="ok")
 
@@ -106,49 +106,53 @@ def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
 
 def _contents(loaded: Run) -> dict[Path, object]:
     """What need not be read again."""
-    splits = [split for each in loaded.experiments for split in each.splits]
+    splits = [split for experiment in loaded.experiments for split in experiment.splits]
     dumps: dict[Path, object] = {split.etdump: split.dump for split in splits}
     return dumps | ({loaded.source / METRICS: loaded.metrics} if loaded.metrics else {})
 
 
-def _check_manifest(run: Path, manifest: Manifest | None, *, is_whole: bool) -> Iterator[Finding]:
+def _check_manifest(
+    run: Path, manifest: Manifest | None, *, is_whole: bool
+) -> Iterator[ValidationFinding]:
     if manifest is None:
         lost = "who measured what, where and with what; files cannot be checked for changes"
-        yield Finding("incomplete", f"{MANIFEST} is missing; lost: {lost}")
+        yield ValidationFinding("incomplete", f"{MANIFEST} is missing; lost: {lost}")
         return
     failed = [launch for launch in manifest.launches if launch.error is not None]
     done = len(manifest.launches) - len(failed)
     if manifest.status == "running":
-        yield Finding(
+        yield ValidationFinding(
             "incomplete",
             f"the run was cut off after {done} finished launches; {way_on(manifest, run)}",
         )
     else:
         by = f", measured by etprof {manifest.etprof_version}" if manifest.etprof_version else ""
-        yield Finding("ok", f"{done} launches finished on {manifest.platform}{by}")
+        yield ValidationFinding("ok", f"{done} launches finished on {manifest.platform}{by}")
     for launch in failed:
         where = f"{launch.experiment}, {launch.purpose}"
-        yield Finding("incomplete", f"a launch of {where} failed: {launch.error}")
+        yield ValidationFinding("incomplete", f"a launch of {where} failed: {launch.error}")
     tried = {launch.experiment for launch in manifest.launches}
     for experiment in manifest.experiments:
         if experiment.name not in tried and manifest.status != "running":
-            yield Finding("incomplete", f"{experiment.name} was not measured")
+            yield ValidationFinding("incomplete", f"{experiment.name} was not measured")
     yield from _check_sessions(manifest)
-    yield from (Finding("note", text) for text in manifest.notes)
+    yield from (ValidationFinding("note", text) for text in manifest.notes)
     yield from _check_runners(manifest)
     if is_whole and manifest.files:
-        yield Finding("ok", f"{len(manifest.files)} files have the hashes of the manifest")
+        yield ValidationFinding(
+            "ok", f"{len(manifest.files)} files have the hashes of the manifest"
+        )
     if manifest.schema_version == 1:
         text = f"{MANIFEST} is of etprof 0.1, without checksum: changes to it itself are not seen"
-        yield Finding("note", text)
+        yield ValidationFinding("note", text)
         others = len(find_measured_files(run).keys() - manifest.files.keys())
         if others and manifest.status != "running":
             # It closed its manifest before it measured kernels.
             text = f"{count_of(others, 'file')} not in {MANIFEST}: changes to them are not seen"
-            yield Finding("note", text)
+            yield ValidationFinding("note", text)
 
 
-def _check_sessions(manifest: Manifest) -> Iterator[Finding]:
+def _check_sessions(manifest: Manifest) -> Iterator[ValidationFinding]:
     """Names the sessions of another working tree: the run counts as the first one's."""
     for session in manifest.resumptions:
         if (session.git, session.pins) != (manifest.git, manifest.pins):
@@ -157,10 +161,10 @@ def _check_sessions(manifest: Manifest) -> Iterator[Finding]:
                 f"continued at {session.created_at} with other packages or from another working "
                 f"tree (commit {commit}); the run counts as of the first"
             )
-            yield Finding("note", text)
+            yield ValidationFinding("note", text)
 
 
-def _check_runners(manifest: Manifest) -> Iterator[Finding]:
+def _check_runners(manifest: Manifest) -> Iterator[ValidationFinding]:
     """Names experiments whose runner was another file in some of their timing launches."""
     for experiment in manifest.experiments:
         started = {
@@ -170,7 +174,7 @@ def _check_runners(manifest: Manifest) -> Iterator[Finding]:
         }
         if len(started) > 1:
             text = f"{experiment.name}: its runner changed between launches; measure it anew"
-            yield Finding("note", text)
+            yield ValidationFinding("note", text)
 
 
 def _find_changes(run: Path, manifest: Manifest) -> dict[str, str]:
@@ -196,7 +200,9 @@ def _problem_of(run: Path, name: str, listed: MeasuredFile) -> str | None:
     return f"{name} has changed since it was measured" if hash_file(path) != listed.sha256 else None
 
 
-def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterator[Finding]:
+def _check_file(
+    run: Path, name: str, parse: Callable[[Path], object]
+) -> Iterator[ValidationFinding]:
     """Reads a file as everyone reads it, and looks at what it says: can it be so?"""
     try:
         content = parse(run / name)
@@ -204,7 +210,7 @@ def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterat
         if isinstance(content, RunnerResult):
             _read_outputs(run, name, content)
     except EtprofError as error:
-        yield Finding("damaged", str(error))
+        yield ValidationFinding("damaged", str(error))
         return
     if isinstance(content, Metrics):
         for experiment, metrics in content.experiments.items():
@@ -223,11 +229,11 @@ def _read_outputs(run: Path, name: str, result: RunnerResult) -> None:
             load_tensor(place, output.dtype, output.shape).values()
 
 
-def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
+def _check_times(name: str, blocks: list[list[int]]) -> Iterator[ValidationFinding]:
     """Looks at zeros, at noise as rule F13 does, and at warm-up as a verdict's validity does."""
-    yield Finding("ok", f"{name}: {len(blocks)} timing blocks")
+    yield ValidationFinding("ok", f"{name}: {len(blocks)} timing blocks")
     if any(latency <= 0 for block in blocks for latency in block):
-        yield Finding("damaged", f"{name}: a latency of zero is not plausible")
+        yield ValidationFinding("damaged", f"{name}: a latency of zero is not plausible")
         return
     noise = launch_noise(blocks)
     if noise is None:
@@ -235,33 +241,35 @@ def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
             f"{name}: {count_of(len(blocks), 'block')}, too few to tell noise; "
             f"measure {LEAST_BLOCKS} or more"
         )
-        yield Finding("note", text)
+        yield ValidationFinding("note", text)
     elif not noise.is_steady():
         text = (
             f"{name} is noisy: launches vary by {format_share(noise.between)}, inferences in a "
             f"launch by {format_share(noise.within)}, the second half of the launches is "
             f"{noise.trend}; measure when it is quiet"
         )
-        yield Finding("note", text)
+        yield ValidationFinding("note", text)
     known = [found for found in map(is_settled, blocks) if found is not None]
     if sum(known) < len(known) / 2:
-        yield Finding("note", f"{name}: most blocks start slow; ask for more warm-up")
+        yield ValidationFinding("note", f"{name}: most blocks start slow; ask for more warm-up")
 
 
 def _check_what_is_missing(
     run: Path, files: Mapping[str, FileKind], manifest: Manifest | None
-) -> Iterator[Finding]:
+) -> Iterator[ValidationFinding]:
     kinds = {kind.name for kind in files.values()}
     if "metrics" not in kinds:
-        yield Finding("incomplete", f"{METRICS} is missing; lost: latency without event tracer")
+        yield ValidationFinding(
+            "incomplete", f"{METRICS} is missing; lost: latency without event tracer"
+        )
     if "etdump" not in kinds:
-        yield Finding("incomplete", "there is no ETDump; lost: the split by operator")
+        yield ValidationFinding("incomplete", "there is no ETDump; lost: the split by operator")
     elif not has_summary(run, manifest):
         text = f"there is no {ANALYSIS_SUMMARY} of this run; `etprof analyze` writes it"
-        yield Finding("note", text)
+        yield ValidationFinding("note", text)
 
 
-def check_events(name: str, dump: ETDump | LongETDump) -> Finding:
+def check_events(name: str, dump: ETDump | LongETDump) -> ValidationFinding:
     """Looks for events that cannot be so; once more where the end tells of other clocks."""
     clocks = Clocks()
     damage, signs = _find_damage(dump, clocks)
@@ -269,10 +277,10 @@ def check_events(name: str, dump: ETDump | LongETDump) -> Finding:
         clocks = signs.clocks
         damage, signs = _find_damage(dump, clocks)
     if not damage.events:
-        return Finding("ok", f"{name}: {count_of(signs.events, 'event')}")
+        return ValidationFinding("ok", f"{name}: {count_of(signs.events, 'event')}")
     possible = damage.possible
     executions = int(np.count_nonzero(~possible))
-    return Finding(
+    return ValidationFinding(
         "damaged",
         f"{name}: {damage.events} of {count_of(signs.events, 'event')} cannot be so, in "
         f"{executions} of {count_of(possible.size, 'execution')}; the first is {damage.first}",
@@ -288,7 +296,9 @@ def _find_damage(dump: ETDump | LongETDump, clocks: Clocks) -> tuple[Damage, Clo
     return damage, signs
 
 
-def _check_leftovers(files: Mapping[str, FileKind]) -> Iterator[Finding]:
+def _check_leftovers(files: Mapping[str, FileKind]) -> Iterator[ValidationFinding]:
     for name, kind in files.items():
         if kind.is_temporary:
-            yield Finding("note", f"{name} was left by a writer that was killed; it can be deleted")
+            yield ValidationFinding(
+                "note", f"{name} was left by a writer that was killed; it can be deleted"
+            )

@@ -88,7 +88,7 @@ def calibrate(
     logs = [np.asarray(effect.log_ratios) for effect in effects]
     centred = np.concatenate([each - np.median(each) for each in logs])
     noise = _spread(centred, freedom=centred.size - len(runs))
-    parts = [each[i : i + pairs] for each in logs for i in range(0, each.size - pairs + 1, pairs)]
+    parts = [log[i : i + pairs] for log in logs for i in range(0, log.size - pairs + 1, pairs)]
     verdicts = [effect_of_log_ratios(part, margin=margin).verdict for part in parts]
     alarms = sum(verdict in {"faster", "slower"} for verdict in verdicts)
     return Calibration(

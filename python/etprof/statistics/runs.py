@@ -182,7 +182,7 @@ def standing_level(
     becomes one, or a lasting regression would be its own baseline, unless its index is in
     `accepted`. The first three runs are taken as they are.
     """
-    walk = _Walk(prior)
+    walk = _LevelWalk(prior)
     better: list[int] = []
     for index, value in enumerate(logs):
         side = walk.side(value, threshold)
@@ -203,7 +203,7 @@ def standing_level(
     return Level(tuple(walk.members), moderated(*walk.variation(), prior))
 
 
-class _Walk:
+class _LevelWalk:
     """The runs of the level so far, and how much those before varied."""
 
     def __init__(self, prior: Spread | None) -> None:

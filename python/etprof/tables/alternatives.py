@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_MODULES: Final = 12
 
 
-class _Row(NamedTuple):
+class _AlternativeRow(NamedTuple):
     """A run, and whether no other one beats it."""
 
     run: Alternative
@@ -31,14 +31,14 @@ class _Row(NamedTuple):
 
 
 def _of_manifest(read: Callable[[Manifest], Value]) -> Callable[[Any], Value]:
-    def value(row: _Row) -> Value:
+    def value(row: _AlternativeRow) -> Value:
         manifest = row.run.assessment.run.manifest
         return None if manifest is None else read(manifest)
 
     return value
 
 
-def _accuracy(row: _Row) -> str:
+def _accuracy(row: _AlternativeRow) -> str:
     return row.run.accuracy.answer if row.run.accuracy else "unknown"
 
 
@@ -90,7 +90,7 @@ RUNS: Final = Table(
 )  # fmt: skip
 
 
-class _Part(NamedTuple):
+class _NamedRow(NamedTuple):
     """A run's name, and a row of one of its own tables by column."""
 
     run: str
@@ -141,7 +141,7 @@ def side_by_side(assessments: Sequence[Assessment]) -> RunsSideBySide | None:
     if len(assessments) < 2:
         return None
     found = alternatives_of(assessments)
-    rows = [_Row(*each) for each in zip(found, unbeaten(found), strict=True)]
+    rows = [_AlternativeRow(*each) for each in zip(found, unbeaten(found), strict=True)]
     runs = RUNS.of(rows, note=_note(found))
     categories = RUN_CATEGORIES.of(_parts(found, CATEGORIES))
     modules = RUN_MODULES.of(_parts(found, MODULES))
@@ -170,7 +170,9 @@ def side_by_side(assessments: Sequence[Assessment]) -> RunsSideBySide | None:
         title=count_of(len(found), "run"),
         lead=_lead(found, rows),
         runs=runs,
-        sections=tuple(each for each in sections if any(table.rows for table in each.tables)),
+        sections=tuple(
+            section for section in sections if any(table.rows for table in section.tables)
+        ),
         tables=(runs, categories, modules),
     )
 
@@ -193,16 +195,16 @@ def _largest(matrix: Table) -> Table:
     return replace(matrix, rows=tuple(rows[:_MOST_MODULES]), note=note)
 
 
-def _parts(found: Sequence[Alternative], table: Table) -> Iterator[_Part]:
+def _parts(found: Sequence[Alternative], table: Table) -> Iterator[_NamedRow]:
     for each in found:
         if each.insight is not None:
             subject = each.insight.experiment if table.from_each == "experiment" else each.insight
             for record in table.of_each([subject]).records():
                 if record["mean_ns"] is not None:
-                    yield _Part(each.name, record)
+                    yield _NamedRow(each.name, record)
 
 
-def _lead(found: Sequence[Alternative], rows: Sequence[_Row]) -> str:
+def _lead(found: Sequence[Alternative], rows: Sequence[_AlternativeRow]) -> str:
     """Says which run to take, where that can be said."""
     if len({each.peer_group for each in found}) > 1:
         return (

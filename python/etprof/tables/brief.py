@@ -27,14 +27,14 @@ _COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 _ROUTES: Final = ("proven", "named", "excluded", "unknown")
 
 
-class Told(NamedTuple):
+class AnswerLine(NamedTuple):
     """A sentence, and rich's style of it."""
 
     text: str
     style: str = ""
 
 
-class Whole(str):
+class UnbrokenLine(str):
     """A text with a path in it, which people copy and programs read: it stands on one line."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class BarPart(NamedTuple):
     share: float
 
 
-class Point(NamedTuple):
+class AnswerPoint(NamedTuple):
     """What was found, and what to do about it."""
 
     text: str
@@ -59,13 +59,13 @@ class Point(NamedTuple):
 class Brief:
     """An answer that fits a screen, and what `--full` adds to it."""
 
-    told: tuple[Told, ...] = ()
+    told: tuple[AnswerLine, ...] = ()
     """The verdict and its reliability."""
     bar: tuple[BarPart, ...] = ()
     bar_title: str = ""
-    points: tuple[Point, ...] = ()
+    points: tuple[AnswerPoint, ...] = ()
     table: Table | None = None
-    lines: tuple[str | Told, ...] = ()
+    lines: tuple[str | AnswerLine, ...] = ()
     """Each for itself; as many as fit."""
     ends: tuple[str, ...] = ()
     """Where the rest is, and what comes next."""
@@ -83,7 +83,7 @@ def listed(
 ) -> Brief:
     """Returns a table as an answer; `missing` is said where it has no rows."""
     is_empty = table is None or not table.rows
-    told = (Told(missing),) if is_empty and missing else ()
+    told = (AnswerLine(missing),) if is_empty and missing else ()
     return Brief(told, table=table, lines=tuple(lines), ends=tuple(ends), rest=tuple(rest))
 
 
@@ -92,18 +92,18 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     head, alarm = verdicts.head_of(assessment), verdicts.alarm_of(assessment.run)
     comparison, warning = assessment.primary_comparison, verdicts.platform_warning(assessment)
     style = comparisons.VERDICT_STYLES.get(head.badge, "") if not head.caution else ""
-    told = [Told(f"{head.text}. {head.plain}".rstrip(), style)]
+    told = [AnswerLine(f"{head.text}. {head.plain}".rstrip(), style)]
     if alarm:
-        told.insert(0, Told(f"WRONG OUTPUTS. {alarm}", "bold red"))
+        told.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
     if head.caution:
-        told.append(Told(f"Measurement {head.caution}", "yellow"))
+        told.append(AnswerLine(f"Measurement {head.caution}", "yellow"))
     elif comparison is None and head.detail:
-        told.append(Told(f"{head.detail[0].upper()}{head.detail[1:]}."))
+        told.append(AnswerLine(f"{head.detail[0].upper()}{head.detail[1:]}."))
     if warning:
-        told.append(Told(f"Not representative. {warning}", "yellow"))
+        told.append(AnswerLine(f"Not representative. {warning}", "yellow"))
     shown = _distinct(findings.shown_findings(assessment))
     if not shown:
-        told.append(Told("No check found anything."))
+        told.append(AnswerLine("No check found anything."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(told), bar, bar_title, points=tuple(_points(shown)),
@@ -119,11 +119,11 @@ def further_findings(assessment: Assessment) -> int:
 
 def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Brief:
     """Returns the verdict, the candidate's bar, and the steps that changed most."""
-    told = [Told(*comparison_words(comparison))]
+    told = [AnswerLine(*comparison_words(comparison))]
     plain = verdicts.describe_plainly(comparison)
-    told += [Told(plain)] if plain else []
+    told += [AnswerLine(plain)] if plain else []
     if comparison.times is not None and not comparison.times.validity.is_valid:
-        told.append(Told(f"Measurement {comparison.times.validity.badge}", "yellow"))
+        told.append(AnswerLine(f"Measurement {comparison.times.validity.badge}", "yellow"))
     experiment = comparison.candidate.experiment
     bar = _classes(experiment)
     return Brief(
@@ -133,9 +133,9 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     )  # fmt: skip
 
 
-def _notes(notes: Iterable[str]) -> Iterator[Told]:
+def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:
     """Yields what is missing, and what stands against taking figures at face value."""
-    return (Told(f"Note: {note}", "yellow") for note in notes)
+    return (AnswerLine(f"Note: {note}", "yellow") for note in notes)
 
 
 def command_in(text: str) -> str | None:
@@ -158,23 +158,25 @@ def _action_of(finding: Finding) -> str:
     return finding.action if command is None else command
 
 
-def _points(shown: list[Finding]) -> Iterator[Point]:
+def _points(shown: list[Finding]) -> Iterator[AnswerPoint]:
     for finding in shown:
         gain = findings.brief_gain(finding)
         text = f"{finding.rule} {finding.title}" + (f": {gain}" if gain else "")
-        yield Point(text, _action_of(finding), findings.SEVERITY_STYLES[finding.severity])
+        yield AnswerPoint(text, _action_of(finding), findings.SEVERITY_STYLES[finding.severity])
 
 
-def _steps(comparison: Comparison) -> Iterator[Point]:
+def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:
     """Yields the operators that became most faster or slower; without times those that changed."""
     rows = comparisons.OPERATOR_CHANGES.of_each([comparison]).sorted().records()
     changed = [row for row in rows if row["baseline_label"] != row["candidate_label"]]
     for row in (changed if comparison.times is None else rows)[:_MOST_POINTS]:
         before, after = row["baseline_label"], row["candidate_label"]
         if comparison.times is None:
-            yield Point(f"{before or 'nothing'} → {after or 'nothing'}")
+            yield AnswerPoint(f"{before or 'nothing'} → {after or 'nothing'}")
         else:
-            yield Point(f"{after or before}: {format_value('±ns', row['delta_ns'])} per inference")
+            yield AnswerPoint(
+                f"{after or before}: {format_value('±ns', row['delta_ns'])} per inference"
+            )
 
 
 def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.waterfall import Waterfall
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.cold_start import LedgerEntry
-    from etprof.analysis.validity import Check
+    from etprof.analysis.validity import ValidityCheck
     from etprof.tables.table import Value
 
 VERDICT_STYLES: Final = {
@@ -36,7 +36,7 @@ VERDICT_STYLES: Final = {
 }  # fmt: skip
 
 
-class _Change(NamedTuple):
+class _ChangeContext(NamedTuple):
     """What of a change does not differ between operators, classes and categories."""
 
     comparison: Comparison
@@ -62,7 +62,7 @@ class _Entry(NamedTuple):
     """One row of a comparison's list."""
 
     comparison: Comparison
-    entry: LedgerEntry | Bottleneck | Check
+    entry: LedgerEntry | Bottleneck | ValidityCheck
 
 
 def _entries(
@@ -71,12 +71,12 @@ def _entries(
     return lambda c: (_Entry(c, entry) for entry in (read(c.times) if c.times else ()))
 
 
-def _groups(name: str) -> Callable[[Comparison], Iterable[_Change]]:
+def _groups(name: str) -> Callable[[Comparison], Iterable[_ChangeContext]]:
     """Changes by category or class."""
 
-    def read(comparison: Comparison) -> Iterator[_Change]:
+    def read(comparison: Comparison) -> Iterator[_ChangeContext]:
         for key, change in (getattr(comparison.times, name) if comparison.times else {}).items():
-            yield _Change(comparison, (key,) if isinstance(key, str) else tuple(key), change)
+            yield _ChangeContext(comparison, (key,) if isinstance(key, str) else tuple(key), change)
 
     return read
 

@@ -14,7 +14,7 @@ from etprof.base.units import (
     format_size,
     format_value,
 )
-from etprof.tables.brief import BarPart, Told
+from etprof.tables.brief import AnswerLine, BarPart
 from etprof.tables.quality import ANSWER_STYLES
 from etprof.tables.table import Column, Table
 
@@ -110,7 +110,7 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
         *(Column(name, "string", title=name) for name in report.methods),
     )
     figures = [_figures(method, manifest.methods[name]) for name, method in report.methods.items()]
-    titles = [title for title in figures[0] if any(each[title] is not None for each in figures)]
+    titles = [title for title in figures[0] if any(figure[title] is not None for figure in figures)]
     rows = tuple((title, *(each[title] for each in figures)) for title in titles)
     return Table("export", columns, rows, note="" if report.size is None else _size(report.size))
 
@@ -190,7 +190,9 @@ def _plan(memory: MemoryPlan | None) -> str:
 
 def _delegated_bytes(method: MethodReport) -> str | None:
     """Returns what the delegates' graphs take, and the weights they read; None without any."""
-    graphs = [each.blob_bytes for each in method.delegates if each.blob_bytes is not None]
+    graphs = [
+        delegate.blob_bytes for delegate in method.delegates if delegate.blob_bytes is not None
+    ]
     weights = [each.weight_bytes for each in method.delegates if each.weight_bytes is not None]
     if not graphs:
         return None
@@ -201,7 +203,7 @@ def _delegated_bytes(method: MethodReport) -> str | None:
 def _distance(check: ExportCheck | None) -> str:
     """Returns the worst output's distance, and whether it is more than the precision explains."""
     outputs = () if check is None else check.outputs
-    ratios = [each.snr_db for each in outputs if each.snr_db is not None]
+    ratios = [output.snr_db for output in outputs if output.snr_db is not None]
     if check is None or not ratios:
         return "none"
     note = "" if check.passed else f", expected at least {format_value('dB', check.minimum_snr_db)}"
@@ -259,7 +261,9 @@ def undelegated_tables(report: DelegationReport, *, explain: bool) -> Iterator[T
 def _outside(method: MethodReport) -> list[GraphOperator]:
     """Returns the operators that run outside the delegates; views that cost nothing do not."""
     return [
-        each for each in method.operators if each.delegate is None and each.instruction is not None
+        operator
+        for operator in method.operators
+        if operator.delegate is None and operator.instruction is not None
     ]
 
 
@@ -269,7 +273,7 @@ def _source(source: SourceLine | None) -> str:
     return f"{source}  {source.code}"
 
 
-def tell_quality(quality: TextQuality | None) -> Iterator[Told]:
+def tell_quality(quality: TextQuality | None) -> Iterator[AnswerLine]:
     """Yields a sentence on an export's program; none where it read no text."""
     if quality is None:
         return
@@ -280,7 +284,7 @@ def tell_quality(quality: TextQuality | None) -> Iterator[Told]:
     if same is not None:
         told += f"; {same} of {count_of(quality.new_tokens, 'new token')} as float32's"
     why = f" ({quality.verdict.reason})" if quality.verdict.answer == "unknown" else ""
-    yield Told(
+    yield AnswerLine(
         f"Text, {count_of(quality.tokens, 'token')}: {told}; {quality.verdict.answer}{why}",
         ANSWER_STYLES[quality.verdict.answer] if quality.verdict.answer != "passed" else "",
     )

@@ -86,7 +86,7 @@ REFERENCE: Final = Table(
     ),
     title="Beside the reference model",
     from_each="findings",
-    rows_of=lambda found: ((found.experiment, each) for each in found.reference_answers),
+    rows_of=lambda found: ((found.experiment, reference_answer) for reference_answer in found.reference_answers),
     says="one row per experiment and question of the findings guide",
 )  # fmt: skip
 
@@ -132,8 +132,10 @@ def _search_for(program: LoadedProgram) -> str | None:
     exported, report = program.exported, program.report
     if exported is None or report is None or exported.rewrites:
         return None
-    outside = [each for each in report.operators if each.delegate is None and each.rewrites]
-    nodes = [node for each in report.delegates for node in each.nodes]
+    outside = [
+        operator for operator in report.operators if operator.delegate is None and operator.rewrites
+    ]
+    nodes = [node for delegate in report.delegates for node in delegate.nodes]
     work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
     share = work / sum(each.macs or 0 for each in report.operators) if work else 0.0
     lacks = [

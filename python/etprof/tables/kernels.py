@@ -15,19 +15,19 @@ from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
     from etprof.analysis.split.evidence import (
-        AlignedOperator,
         KernelUse,
         ModeEvidence,
         OperatorEvidence,
+        OperatorModes,
     )
-    from etprof.analysis.split.work import Work
+    from etprof.analysis.split.work import ProductWork
     from etprof.run.kernel_trace import InstructionCounts
     from etprof.tables.table import Place
 
 _SHOWN_FUNCTIONS: Final = 3
 
 
-class _Row(NamedTuple):
+class _ModeRow(NamedTuple):
     """One row: an operator in its fastest mode and with SME off."""
 
     named: OperatorEvidence
@@ -50,7 +50,7 @@ class _Instructions(NamedTuple):
     functions: Mapping[str, int]
 
 
-class _Use(NamedTuple):
+class _MicrokernelRow(NamedTuple):
     """One row: a microkernel of one operator in one mode, or of the loading of the program."""
 
     mode: str
@@ -82,34 +82,36 @@ def _types(operator: OperatorEvidence | None) -> str | None:
     return (", ".join(operator.parts.data_types) or None) if operator else None
 
 
-def _reason(row: _Row) -> str | None:
+def _reason(row: _ModeRow) -> str | None:
     reason = row.best.why_not_sme2 if row.best else None
     return reason.code if reason else None
 
 
-def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_Row]:
+def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_ModeRow]:
     """The operators that matter to SME, side by side in all modes."""
     fastest = next(iter(counted), "")
     for row in align_modes(counted):
         if _is_interesting(row):
-            yield _Row(row.best(), row.by_mode.get(fastest), row.by_mode.get("off"))
+            yield _ModeRow(row.best(), row.by_mode.get(fastest), row.by_mode.get("off"))
 
 
-def _is_interesting(row: AlignedOperator) -> bool:
+def _is_interesting(row: OperatorModes) -> bool:
     found = row.best()
     return found.could_use_sme2 or bool(found.kernels)
 
 
-def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_Use]:
+def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_MicrokernelRow]:
     for mode, found in counted.items():
         for number, operator in enumerate(found.operators, start=1):
             for kernel in operator.kernels:
-                yield _Use(mode, number, operator.name, kernel, found.svl_bits)
+                yield _MicrokernelRow(mode, number, operator.name, kernel, found.svl_bits)
         for kernel in found.load:
-            yield _Use(mode, None, None, kernel, found.svl_bits, is_load=True)
+            yield _MicrokernelRow(mode, None, None, kernel, found.svl_bits, is_load=True)
 
 
-def work_columns(of: Callable[[Any], Work | None], *, place: Place = "data") -> tuple[Column, ...]:
+def work_columns(
+    of: Callable[[Any], ProductWork | None], *, place: Place = "data"
+) -> tuple[Column, ...]:
     """What products on SME do in one inference, from the sizes that their calls were given."""
 
     def column(name: str, unit: str, says: str, title: str | None = None) -> Column:
@@ -136,7 +138,7 @@ def work_columns(of: Callable[[Any], Work | None], *, place: Place = "data") -> 
     )  # fmt: skip
 
 
-def _sizes(use: _Use) -> str | None:
+def _sizes(use: _MicrokernelRow) -> str | None:
     """Such as `16 × m 8, n 32, k 36`."""
     names = size_arguments(use.kernel.name)
     return (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.generation import GenerationSpeed
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.analysis.split.thread_map import Cell, ThreadMap
+    from etprof.analysis.split.thread_map import ThreadCell, ThreadMap
     from etprof.run.directory import BlockMetrics, GeneratedTokens
     from etprof.statistics.effect import Effect
     from etprof.statistics.summary import BlockedMedian
@@ -41,7 +41,7 @@ class _Quantity(NamedTuple):
 class _ThreadPoint(NamedTuple):
     """One row: a mode at a thread count."""
 
-    cell: Cell
+    cell: ThreadCell
     effect: Effect | None
     is_best: bool
 
@@ -85,7 +85,7 @@ def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
 
 def _samples(run: RunAnalysis) -> Iterator[tuple[str, int, str, int, int]]:
     """Yields every raw latency; experiments that have no split stand last."""
-    split = [each.name for each in run.experiments if each.name in run.timed]
+    split = [experiment.name for experiment in run.experiments if experiment.name in run.timed]
     for name in dict.fromkeys([*split, *run.timed]):
         for block in run.timed[name].blocks:
             yield from _block_samples(name, block)

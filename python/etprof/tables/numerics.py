@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_number
-from etprof.tables.brief import Brief, Told
+from etprof.tables.brief import AnswerLine, Brief
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ def notes(gaps: NumericGaps) -> tuple[str, ...]:
 def brief_gaps(gaps: NumericGaps, *, ends: Iterable[str] = ()) -> Brief:
     """Returns where it parts, and the operators that add most error."""
     ranked = (row for mode in gaps.modes for row in gaps.ranked(mode))
-    told = Told(headline(gaps))
+    told = AnswerLine(headline(gaps))
     table = OPERATORS.of(ranked, title="By own error").sorted()
     lines = notes(gaps)
-    return Brief((told, *map(Told, lines)), table=table, ends=tuple(ends))
+    return Brief((told, *map(AnswerLine, lines)), table=table, ends=tuple(ends))
 
 
 def sections(gaps: NumericGaps) -> tuple[Section, ...]:

@@ -16,7 +16,7 @@ from etprof.analysis.split.operators import (
 )
 from etprof.analysis.split.rollup import Key, roll_up, uses_by_operator
 from etprof.analysis.split.tree import Box, inference_tree
-from etprof.analysis.split.work import Work, add_work
+from etprof.analysis.split.work import ProductWork, add_work
 from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count, format_duration
 from etprof.tables.kernels import work_columns
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
-    from etprof.analysis.roofline import Placed, Roofs
+    from etprof.analysis.roofline import RooflinePoint, Roofs
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.attribution import Attribution
     from etprof.run.delegation import Origin
@@ -373,11 +373,11 @@ class WorkSubject(NamedTuple):
     experiment: str
     number: int
     detail: OperatorDetail
-    work: Work | None
+    work: ProductWork | None
     roofs: Roofs | None
 
     @property
-    def placed(self) -> Placed | None:
+    def placed(self) -> RooflinePoint | None:
         """Against the device's peaks; None where none were measured."""
         return self.detail.placed(self.roofs)
 
@@ -397,7 +397,7 @@ def _worked(insight: ExperimentInsight) -> Iterator[WorkSubject]:
             yield WorkSubject(*subject, work, insight.roofs)
 
 
-def _of_placed(read: Callable[[Placed], Value]) -> Callable[[Any], Value]:
+def _of_placed(read: Callable[[RooflinePoint], Value]) -> Callable[[Any], Value]:
     return lambda subject: read(subject.placed) if subject.placed else None
 
 

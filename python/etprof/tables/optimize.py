@@ -63,7 +63,7 @@ def _figures(
         Column("worst_snr_db", "float64", unit="dB", title="in the worst mode",
                of=counted("snr_db"), place="page", says="How far those are"),
     )  # fmt: skip
-    return tuple(replace(each, place=place) if place == "page" else each for each in columns)
+    return tuple(replace(column, place=place) if place == "page" else column for column in columns)
 
 
 def _gain(of: Callable[[Any], Sequence[Gain]]) -> tuple[Column, ...]:
@@ -120,7 +120,7 @@ PROGRAMS: Final = Table(
 
 
 @dataclass(frozen=True)
-class _Program:
+class _ProgramRow:
     """A row of all programs."""
 
     precision: str
@@ -166,7 +166,7 @@ def before_and_after(found: Optimization) -> Table:
 
 def steps_of(found: Optimization, *, kept: bool | None = None) -> Table:
     """Returns a row for each step, those that were kept first; `kept` chooses some."""
-    tried = [each for each in found.steps if not each.is_idle and kept in {None, each.kept}]
+    tried = [step for step in found.steps if not step.is_idle and kept in {None, step.kept}]
     idle = [each.rewrite for each in found.steps if each.is_idle]
     return OPTIMIZE_STEPS.of(
         ((each, _macs(found)) for each in sorted(tried, key=lambda each: not each.kept)),
@@ -177,10 +177,12 @@ def steps_of(found: Optimization, *, kept: bool | None = None) -> Table:
 
 def programs_of(searches: Sequence[Optimization]) -> Table:
     """Returns a row for every program that was made, of several precisions."""
-    every = [(each, trial) for each in searches for trial in each.trials if trial.problem is None]
+    every = [
+        (search, trial) for search in searches for trial in search.trials if trial.problem is None
+    ]
     front = on_front([(trial, _macs(each)) for each, trial in every])
     return PROGRAMS.of(
-        _Program(each.precision, _name(each, trial), trial, _macs(each), is_on_front)
+        _ProgramRow(each.precision, _name(each, trial), trial, _macs(each), is_on_front)
         for (each, trial), is_on_front in zip(every, front, strict=True)
     )
 

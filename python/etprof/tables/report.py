@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import ComparedTimes, Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.split.rollup import Key
-    from etprof.tables.verdicts import Headline, Tile
+    from etprof.tables.verdicts import Headline, VerdictTile
 
 Place = Literal["page", "terminal"]
 DECLARED: Final[dict[str, Table]] = {
@@ -98,7 +98,7 @@ class Report:
     """What is wrong with the outputs."""
     warning: str | None
     """Why its times are not representative."""
-    tiles: list[Tile]
+    tiles: list[VerdictTile]
     findings: list[Finding]
     silent: list[str]
     """Checks that found nothing."""
@@ -241,13 +241,15 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
 
 def _split_sections(assessment: Assessment) -> Iterator[Section]:
     """What each experiment's inference is made of; pages have tables that can be searched."""
-    for each in assessment.run.experiments:
-        table = operators.SPLIT.of_each([each])
-        tables = [replace(table, title=f"Operators of {each.name}")]
+    for experiment in assessment.run.experiments:
+        table = operators.SPLIT.of_each([experiment])
+        tables = [replace(table, title=f"Operators of {experiment.name}")]
         if assessment.primary_comparison is not None:
-            classes = operators.CATEGORIES.of_each([each]).with_total(_WHOLE)
-            tables.insert(0, replace(classes, title=f"Where an inference's time goes, {each.name}"))
-        lines = _unknown_line(each.split.unknown_names)
+            classes = operators.CATEGORIES.of_each([experiment]).with_total(_WHOLE)
+            tables.insert(
+                0, replace(classes, title=f"Where an inference's time goes, {experiment.name}")
+            )
+        lines = _unknown_line(experiment.split.unknown_names)
         yield Section("split", tables[-1].title, tuple(tables), lines=lines, place="terminal")
 
 
@@ -419,7 +421,9 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
     counted = any(detail.kernel_hint for detail in primary.details)
     grades = " ".join(f"Grade {grade}: {says}." for grade, says in GRADES.items())
     of = f"Microkernel, work and rate are of {primary.experiment.name}."
-    unknown = [name for each in assessment.run.experiments for name in each.split.unknown_names]
+    unknown = [
+        name for experiment in assessment.run.experiments for name in experiment.split.unknown_names
+    ]
     return Section(
         "operators", "Operators", (table.sorted() if place == "page" else table,),
         says=f"{grades} {of}" if counted else "",

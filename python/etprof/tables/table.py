@@ -176,7 +176,7 @@ class Table:
         top = self._index(across)
         figures = {name: self._index(name) for name in names}
         joined: dict[tuple[tuple[Value, ...], Value, str], float] = {}
-        rows = [(tuple(each[index] for index in heads), each) for each in self.rows]
+        rows = [(tuple(row[index] for index in heads), row) for row in self.rows]
         for head, each in rows:
             for name, index in figures.items():
                 if (value := each[index]) is not None:

@@ -138,7 +138,7 @@ class Headline:
     detail: str = ""
 
 
-class Tile(NamedTuple):
+class VerdictTile(NamedTuple):
     """One figure with what stands beside it."""
 
     label: str
@@ -241,7 +241,7 @@ def _caution(validity: Validity) -> str:
     return "" if validity.is_valid else validity.badge
 
 
-def tiles_of(assessment: Assessment) -> list[Tile]:
+def tiles_of(assessment: Assessment) -> list[VerdictTile]:
     """A few figures of the primary experiment, beside its baseline's."""
     if not assessment.is_split:
         return []
@@ -254,15 +254,17 @@ def tiles_of(assessment: Assessment) -> list[Tile]:
         return [_ledger_tile(chosen[label]) for label in labels]
     latency = assessment.primary.experiment.latency
     if latency is None:
-        return [Tile("Median inference, with tracer", format_duration(split.execute_median_ns))]
+        return [
+            VerdictTile("Median inference, with tracer", format_duration(split.execute_median_ns))
+        ]
     return [
-        Tile("Median inference", format_duration(latency.steady.median),
+        VerdictTile("Median inference", format_duration(latency.steady.median),
              count_of(latency.samples.count, "sample")),
-        Tile("99th percentile", format_duration(latency.samples.p99),
+        VerdictTile("99th percentile", format_duration(latency.samples.p99),
              f"minimum {format_duration(latency.samples.minimum)}"),
-        Tile("First inference", _duration(latency.first_inference),
+        VerdictTile("First inference", _duration(latency.first_inference),
              f"load {_duration(latency.load)}"),
-        Tile("Peak memory", format_size(latency.peak_rss_bytes),
+        VerdictTile("Peak memory", format_size(latency.peak_rss_bytes),
              f"planned {format_size(latency.planned_buffers_bytes)}"),
     ]  # fmt: skip
 
@@ -271,12 +273,12 @@ def _duration(summary: BlockedMedian | None) -> str:
     return MISSING if summary is None else format_duration(summary.median)
 
 
-def _ledger_tile(entry: LedgerEntry) -> Tile:
+def _ledger_tile(entry: LedgerEntry) -> VerdictTile:
     value = format_value(entry.unit, entry.candidate)
-    return Tile(entry.label, value, f"baseline {format_value(entry.unit, entry.baseline)}")
+    return VerdictTile(entry.label, value, f"baseline {format_value(entry.unit, entry.baseline)}")
 
 
-def _emulated_tiles(assessment: Assessment) -> list[Tile]:
+def _emulated_tiles(assessment: Assessment) -> list[VerdictTile]:
     """Counts instead of times."""
     details = assessment.primary.details
     calls = sum(kernel.calls for detail in details for kernel in detail.kernels)
@@ -285,9 +287,9 @@ def _emulated_tiles(assessment: Assessment) -> list[Tile]:
     delegated = f"{sum(d.row.is_delegated for d in details)} delegated"
     routes = describe_routes(assessment.primary)
     return [
-        Tile(f"Convolutions and products on {routes.unit}", routes.figure, counted),
-        Tile("Operators", f"{len(details)}", delegated),
-        Tile("KleidiAI calls per inference", format_count(calls) if is_counted else MISSING),
+        VerdictTile(f"Convolutions and products on {routes.unit}", routes.figure, counted),
+        VerdictTile("Operators", f"{len(details)}", delegated),
+        VerdictTile("KleidiAI calls per inference", format_count(calls) if is_counted else MISSING),
     ]
 
 

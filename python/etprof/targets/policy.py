@@ -20,7 +20,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Part:
+class RequiredPart:
     """Something that a kind needs beside etprof, and where it is; None when it is not there."""
 
     name: str
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Check:
+class ReadinessCheck:
     """What is known of one thing that measuring needs, and what to do when it is not there."""
 
     part: str

@@ -19,7 +19,7 @@ from etprof.targets.policy import Policy
 if TYPE_CHECKING:
     from etprof.run.runner_result import Cpu
     from etprof.targets import Target
-    from etprof.targets.policy import Part
+    from etprof.targets.policy import RequiredPart
 
 LOCAL: Final = "local"
 """Stands for the kind that this machine is."""
@@ -213,7 +213,7 @@ def runner_of_preset(preset: str) -> Path:
     return Path("build", preset, "cpp", "runner", "etprof-runner")
 
 
-def find_parts() -> list[Part]:
+def find_parts() -> list[RequiredPart]:
     """Says of each part that some kind needs beside etprof whether it is there."""
     return [
         replace(part, name=f"{kind.name}: {part.name}")

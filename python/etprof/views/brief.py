@@ -11,7 +11,7 @@ from rich.text import Text
 
 from etprof.base.text import as_ascii, clean_lines
 from etprof.base.units import format_share
-from etprof.tables.brief import Told, Whole
+from etprof.tables.brief import AnswerLine, UnbrokenLine
 from etprof.views.fitting import cut, fit, fold, folded
 from etprof.views.terminal import cells_of, terminal_table, words
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from etprof.tables.brief import BarPart, Brief, Point
+    from etprof.tables.brief import AnswerPoint, BarPart, Brief
     from etprof.tables.table import Table
     from etprof.views.cells import Cell, ShownColumn
 
@@ -43,7 +43,7 @@ class BriefAnswer:
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """What comes first is cut least; where rows are left out, the last line counts them."""
-        page = _Page(options.max_width, in_ascii=options.ascii_only)
+        page = _TerminalPage(options.max_width, in_ascii=options.ascii_only)
         brief = self.brief
         ends = [line for each in brief.ends for line in page.styled(each)]
         bar = page.bar(brief.bar_title, brief.bar)
@@ -60,7 +60,7 @@ class BriefAnswer:
 
 
 @dataclass(frozen=True)
-class _Page:
+class _TerminalPage:
     """A terminal's width, and what it can show."""
 
     width: int
@@ -74,9 +74,9 @@ class _Page:
         """Returns lines in which no name does harm: paths and messages come as they are."""
         shown = clean_lines(text)
         shown = as_ascii(shown) if self.in_ascii else shown
-        return [shown] if isinstance(text, Whole) else fold(shown, self.width - indent)
+        return [shown] if isinstance(text, UnbrokenLine) else fold(shown, self.width - indent)
 
-    def told(self, told: Sequence[Told], most: int) -> list[Text]:
+    def told(self, told: Sequence[AnswerLine], most: int) -> list[Text]:
         """Returns the sentences; those that come last give way."""
         found: list[Text] = []
         for number, each in enumerate(told):
@@ -112,13 +112,13 @@ class _Page:
             lines += folded_lines
         return [*points, *rows, *lines], left_rows
 
-    def least(self, point: Point) -> int:
+    def least(self, point: AnswerPoint) -> int:
         """Returns how many lines a point takes at least: a command is whole, or cannot be copied."""
         if not point.action.startswith(_COMMAND):
             return 1 + bool(point.action)
         return 1 + len(self._folded(_INDENT + point.action))
 
-    def _points(self, points: Sequence[Point], room: int) -> list[Text]:
+    def _points(self, points: Sequence[AnswerPoint], room: int) -> list[Text]:
         """Every point has an equal share of the room, its action what the text leaves."""
         found: list[Text] = []
         points = points[: sum(n <= room for n in itertools.accumulate(map(self.least, points)))]
@@ -170,11 +170,11 @@ def render_brief(brief: Brief) -> BriefAnswer:
 def render_whole(brief: Brief) -> Iterator[RenderableType]:
     """Yields everything that the answer has: what `--full` prints."""
     for each in (*brief.told, brief.table, *brief.lines, *brief.rest, *brief.ends):
-        if isinstance(each, Told):
+        if isinstance(each, AnswerLine):
             yield words(clean_lines(each.text), style=each.style)
         elif isinstance(each, str):
             shown = clean_lines(each)
-            yield words(Whole(shown) if isinstance(each, Whole) else shown)
+            yield words(UnbrokenLine(shown) if isinstance(each, UnbrokenLine) else shown)
         elif each is not None and each.rows:
             yield terminal_table(each)
 

@@ -324,8 +324,8 @@ def roofline_of(table: Table) -> View | None:
             }
             for r, x, y in zip(known, rights, ups, strict=True)
         ],
-        "roofs": [line for each in roofs
-                  if (line := _roof_line(*each, (left, right), (low, high)))],
+        "roofs": [line for roof in roofs
+                  if (line := _roof_line(*roof, (left, right), (low, high)))],
     }  # fmt: skip
 
 

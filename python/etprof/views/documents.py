@@ -210,9 +210,9 @@ def _findings(found: ExperimentFindings) -> Document:
         "experiment": found.experiment,
         "checked": list(found.checked),
         "findings": [
-            {name: value for name, value in dataclasses.asdict(each).items() if name != "claims"}
-            | {"guide": each.guide}
-            for each in found.findings
+            {name: value for name, value in dataclasses.asdict(finding).items() if name != "claims"}
+            | {"guide": finding.guide}
+            for finding in found.findings
         ],
         "reference_answers": [dataclasses.asdict(answer) for answer in found.reference_answers],
         "why_not_sme2": [

@@ -125,7 +125,7 @@ class Event:
         """Of these operators, as the ETRecord has them; each once."""
         found = self.detail.attribution if self.detail else None
         handles = (each.debug_handle for each in found.behind) if found else ()
-        return tuple(dict.fromkeys(each for each in handles if each is not None))
+        return tuple(dict.fromkeys(handle for handle in handles if handle is not None))
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -177,9 +177,9 @@ def event_blocks(
     names = (*executions.names, "")
     labels = Counter((each.row.instruction_id, each.row.label) for each in details)
     known = {
-        (each.row.instruction_id, each.row.label): each
-        for each in details
-        if labels[each.row.instruction_id, each.row.label] == 1
+        (detail.row.instruction_id, detail.row.label): detail
+        for detail in details
+        if labels[detail.row.instruction_id, detail.row.label] == 1
     }
     found: dict[int, dict[_Key, list[NDArray[np.int64]]]] = {}
     for piece in executions.pieces():

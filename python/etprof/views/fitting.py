@@ -126,7 +126,7 @@ def fit(
         max((cell_len(line) for row in rows for line in row[index].split("\n")), default=0)
         for index in range(len(columns))
     ]
-    heads = [max(map(cell_len, each.heading.split()), default=0) for each in columns]
+    heads = [max(map(cell_len, column.heading.split()), default=0) for column in columns]
     least = [
         max(head, length if _stands_whole(shown, may_drop=may_drop) else min(length, _LEAST_TEXT))
         for shown, length, head in zip(columns, longest, heads, strict=True)

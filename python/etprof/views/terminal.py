@@ -11,7 +11,7 @@ from rich.text import Text
 from etprof.base.plain_table import PlainTable
 from etprof.base.text import as_ascii
 from etprof.base.units import count_of
-from etprof.tables.brief import Whole
+from etprof.tables.brief import UnbrokenLine
 from etprof.tables.findings import SEVERITY_STYLES, gain_text
 from etprof.tables.report import comparison_sections, comparison_words, report_of
 from etprof.views.cells import shown_columns, shown_rows
@@ -117,7 +117,7 @@ class Words:
         held = ""
         for text, style in pairs:
             shown = as_ascii(text) if options.ascii_only else text
-            held += shown.replace(" ", HELD) if isinstance(text, Whole) else shown
+            held += shown.replace(" ", HELD) if isinstance(text, UnbrokenLine) else shown
             whole.append(shown, style)
         yield from _lines_of(whole, fold(held, options.max_width))
 
@@ -164,7 +164,7 @@ class TerminalTable:
             known = [(c, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
             parts: list[str | tuple[str, str]] = ["  "]
             for number, (shown, cell) in enumerate(known):
-                text = Whole(cell.text) if shown.column.is_whole else cell.text
+                text = UnbrokenLine(cell.text) if shown.column.is_whole else cell.text
                 parts += [", " if number else "", f"{shown.heading} ", (text, cell.style)]
             yield words(*parts)
 
@@ -173,7 +173,7 @@ def cells_of(table: Table, *, in_ascii: bool) -> tuple[list[ShownColumn], list[l
     """Returns what terminals show of a table, its signs in ASCII where only that can be shown."""
     columns, rows = shown_columns(table, "everywhere"), shown_rows(table, "everywhere")
     if in_ascii:
-        columns = [replace(each, heading=as_ascii(each.heading)) for each in columns]
+        columns = [replace(column, heading=as_ascii(column.heading)) for column in columns]
         rows = [[replace(cell, text=as_ascii(cell.text)) for cell in row] for row in rows]
     return columns, rows
 

@@ -59,7 +59,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class _Event:
+class _TraceEvent:
     name: str
     backend: Backend
     start_ns: int
@@ -79,7 +79,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Process:
+class TraceProcess:
     """One experiment as a trace shows it."""
 
     number: int
@@ -89,11 +89,11 @@ class Process:
     counters: tuple[Counter, ...]
 
 
-def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
+def trace_processes(assessment: Assessment) -> tuple[TraceProcess, ...]:
     """Returns all experiments, aligned at zero; untimed ones show the order of events alone."""
     run = assessment.run
     return tuple(
-        Process(
+        TraceProcess(
             number,
             experiment.name
             if experiment.executions.is_timed
@@ -175,12 +175,12 @@ def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
     return slices
 
 
-def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
+def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
     """Groups the usable events of steady executions, ended by their `Method::execute`."""
     executions = experiment.executions
     names = (*executions.names, "")
-    found: list[list[_Event]] = []
-    events: list[_Event] = []
+    found: list[list[_TraceEvent]] = []
+    events: list[_TraceEvent] = []
     for piece in executions.pieces():
         block_names = [names[name_id] for name_id in piece.dump.blocks.name_id.tolist()]
         for row in np.flatnonzero(piece.usable).tolist():
@@ -195,11 +195,11 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
     return found
 
 
-def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _Event:
+def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _TraceEvent:
     profile, times = piece.dump.profile, piece.events.times
     name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
     instruction = int(profile.instruction_id[row])
-    return _Event(
+    return _TraceEvent(
         name,
         delegates.backend(instruction) if is_delegated else PORTABLE,
         int(times.start[row]) if times else 0,
@@ -208,9 +208,9 @@ def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -
     )
 
 
-def _in_order(events: Sequence[_Event]) -> list[_Event]:
+def _in_order(events: Sequence[_TraceEvent]) -> list[_TraceEvent]:
     """Begins and ends without times, one step apart; what a call holds stands before it."""
-    placed: list[_Event] = []
+    placed: list[_TraceEvent] = []
     now = called = 0
     for event in events:
         start = {_EXECUTE: 0}.get(event.name, called if event.name in CONTAINERS else now)
@@ -220,11 +220,11 @@ def _in_order(events: Sequence[_Event]) -> list[_Event]:
     return placed
 
 
-def _nest(events: Sequence[_Event], now: int) -> list[Slice]:
+def _nest(events: Sequence[_TraceEvent], now: int) -> list[Slice]:
     """Places one execution at `now`: containers where measured, delegated operators end to end."""
     whole = events[-1]
     slices = [Slice(_EXECUTE, None, now, now + whole.duration_ns, is_synthetic=False)]
-    waiting: list[_Event] = []
+    waiting: list[_TraceEvent] = []
     for event in events[:-1]:
         if event.name in LOAD_EVENTS:
             continue
@@ -239,7 +239,9 @@ def _nest(events: Sequence[_Event], now: int) -> list[Slice]:
     return slices
 
 
-def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) -> list[Slice]:
+def _children(
+    events: Sequence[_TraceEvent], parent: Slice, whole: _TraceEvent, now: int
+) -> list[Slice]:
     """Places operators inside the call that holds them, in an execution that starts `now`."""
     children, cursor = [], parent.start_ns
     for event in events:
@@ -251,7 +253,7 @@ def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) 
     return children
 
 
-def _category(event: _Event) -> str | None:
+def _category(event: _TraceEvent) -> str | None:
     if event.backend is PORTABLE and not event.name.startswith(KERNEL_PREFIX):
         return None
     return event.backend.read_label(event.name).operator_class.category

@@ -17,13 +17,21 @@ from etprof.history import migrations
 from etprof.history.connection import StoreError
 from etprof.history.ingest import read_run_directory
 from etprof.history.migrations import alembic_config
-from etprof.history.schema import CategoryTime, Metric, RawSamples, Run, Table, make_run, record_of
+from etprof.history.schema import (
+    CategoryTime,
+    Metric,
+    RawSamples,
+    Run,
+    TableBase,
+    make_run,
+    record_of,
+)
 from etprof.history.store import Store, iterate_runs, open_store
 from tests.known_runs import on_off_run, write_run
 from tests.measured_runs import MeasuredRun, write_measured
 
 
-def count(store: Store, table: type[Table]) -> int:
+def count(store: Store, table: type[TableBase]) -> int:
     with store.session() as session:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
@@ -92,7 +100,7 @@ def test_migrations_make_exactly_the_tables_of_the_schema(store: Store) -> None:
     with store.engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, Table.metadata) == []
+        assert compare_metadata(context, TableBase.metadata) == []
         scripts = ScriptDirectory.from_config(alembic_config(connection))
         assert scripts.get_heads() == [migrations.HEAD]
         assert context.get_current_revision() == migrations.HEAD

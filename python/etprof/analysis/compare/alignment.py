@@ -202,18 +202,18 @@ def _marks(
     role than computing it.
     """
     names, counts = dict[str, tuple[str, str, int]](), Counter[tuple[str, str]]()
-    for each in report.operators:
-        if not each.is_quantization:
-            kind = (each.origin.module_path, each.operator.partition(".")[0])
-            names[each.name] = (*kind, counts[kind])
+    for operator in report.operators:
+        if not operator.is_quantization:
+            kind = (operator.origin.module_path, operator.operator.partition(".")[0])
+            names[operator.name] = (*kind, counts[kind])
             counts[kind] += 1
     return [
         frozenset(
-            (names[name], each.certainty == "inserted")
-            for name in (each.graph_operators if each else ())
-            if each and name in names
+            (names[name], attribution.certainty == "inserted")
+            for name in (attribution.graph_operators if attribution else ())
+            if attribution and name in names
         )
-        for each in attributions
+        for attribution in attributions
     ]
 
 

@@ -41,7 +41,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
+class SettingDifference:
     """A setting in which the sides differ."""
 
     field: str
@@ -122,7 +122,9 @@ def _blocks(side: Side) -> str | None:
 def _launches(side: Side) -> list[LaunchRecord]:
     launches = side.provenance.launches if side.provenance else ()
     own = side.experiment.name
-    return [each for each in launches if each.experiment == own and each.purpose == "timing"]
+    return [
+        launch for launch in launches if launch.experiment == own and launch.purpose == "timing"
+    ]
 
 
 def _load(side: Side) -> str | None:
@@ -183,7 +185,7 @@ _OVERLOADED: Final = 1.5
 _SAME_WITHIN_A_RUN: Final = frozenset({"load", "governor", "minimum_time", "blocks"})
 
 
-def find_differences(baseline: Side, candidate: Side) -> tuple[Difference, ...]:
+def find_differences(baseline: Side, candidate: Side) -> tuple[SettingDifference, ...]:
     """Lists the settings that are known on both sides and differ."""
     found = []
     are_given_alike = baseline.experiment.program.is_given_as(candidate.experiment.program)
@@ -192,7 +194,7 @@ def find_differences(baseline: Side, candidate: Side) -> tuple[Difference, ...]:
         if before is None or after is None or (name == "inputs" and are_given_alike):
             continue
         if before != after:
-            found.append(Difference(name, before, after))
+            found.append(SettingDifference(name, before, after))
     return tuple(found)
 
 

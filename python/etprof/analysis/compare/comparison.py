@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators, align_programs
 from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel, find_accelerated
 from etprof.analysis.compare.comparability import (
-    Difference,
+    SettingDifference,
     Side,
     find_differences,
     find_unknowns,
@@ -130,7 +130,7 @@ class Comparison:
 
     baseline: Side
     candidate: Side
-    differences: tuple[Difference, ...]
+    differences: tuple[SettingDifference, ...]
     """Settings in which the sides differ although the comparison was allowed."""
     operators: tuple[OperatorChange, ...]
     times: ComparedTimes | None

@@ -12,7 +12,7 @@ from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import first_problem
 from etprof.base.text import as_operand, command_line
-from etprof.run.manifest import MANIFEST, Compared
+from etprof.run.manifest import MANIFEST, ComparisonSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,13 +34,13 @@ def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
     return tuple(compare_sides(one, other, margin=wanted.margin) for one, other in pairs)
 
 
-def _configured_analysis(run: RunAnalysis) -> Compared:
+def _configured_analysis(run: RunAnalysis) -> ComparisonSettings:
     """Reads what the config wanted to be compared; the config was checked when it was run."""
     config = run.manifest.config if run.manifest else None
     content = (config or {}).get("content")
     section = content.get("analysis", {}) if isinstance(content, dict) else {}
     try:
-        return Compared.model_validate(section)
+        return ComparisonSettings.model_validate(section)
     except ValidationError as error:
         msg = (
             f"{run.source / MANIFEST} is damaged: config.content.analysis.{first_problem(error)}; "
@@ -49,7 +49,9 @@ def _configured_analysis(run: RunAnalysis) -> Compared:
         raise InputFileError(msg) from None
 
 
-def _configured_pairs(sides: tuple[Side, ...], wanted: Compared) -> Iterator[tuple[Side, Side]]:
+def _configured_pairs(
+    sides: tuple[Side, ...], wanted: ComparisonSettings
+) -> Iterator[tuple[Side, Side]]:
     """Yields the wanted pairs that were measured; without thread count, at every common one."""
     for pair in wanted.compare_pairs:
         for one in (side for side in sides if _is_wanted(side, pair.baseline)):
@@ -97,7 +99,7 @@ def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
 
 
 def _of_its_program(one: Side, sides: tuple[Side, ...]) -> Iterator[Side]:
-    return (each for each in sides if each.experiment.program is one.experiment.program)
+    return (side for side in sides if side.experiment.program is one.experiment.program)
 
 
 Named = tuple["RunAnalysis", "str | None"]

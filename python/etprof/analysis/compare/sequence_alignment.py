@@ -20,7 +20,7 @@ _BAND: Final = 100
 """Cells off the diagonal, beyond the difference in length, that are looked at."""
 
 
-class _Way(NamedTuple):
+class _AlignmentStep(NamedTuple):
     """A way into a cell: the score it gives, and the cell it comes from."""
 
     score: float
@@ -52,10 +52,12 @@ class _Alignment:
                 yield way.i, way.j
             i, j = way.i, way.j
 
-    def _ways(self, i: int, j: int) -> Iterator[_Way]:
+    def _ways(self, i: int, j: int) -> Iterator[_AlignmentStep]:
         pair = self._score(i - 1, j - 1) if i and j else _NEVER
         for before_i, before_j, score in ((i - 1, j - 1, pair), (i - 1, j, _GAP), (i, j - 1, _GAP)):
-            yield _Way(self.scores.get((before_i, before_j), _NEVER) + score, before_i, before_j)
+            yield _AlignmentStep(
+                self.scores.get((before_i, before_j), _NEVER) + score, before_i, before_j
+            )
 
     def _score(self, i: int, j: int) -> float:
         kinds = {self.first[i], self.second[j]}

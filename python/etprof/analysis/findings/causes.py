@@ -97,7 +97,7 @@ def find_causes(details: Iterable[OperatorDetail]) -> tuple[Cause, ...]:
 
 def _weight(details: Sequence[OperatorDetail]) -> float:
     """Time where that is known, else how many there are."""
-    return sum(each.row.times.mean_ns if each.row.times else 1.0 for each in details)
+    return sum(detail.row.times.mean_ns if detail.row.times else 1.0 for detail in details)
 
 
 def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -> Cause:
@@ -110,7 +110,7 @@ def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -
         kind,
         tuple(detail for detail, _ in members),
         len({operator.traced for _, operator in members}),
-        tuple(dict.fromkeys(str(each) for each in sources if each)),
+        tuple(dict.fromkeys(str(source) for source in sources if source)),
         tuple(rewrites),
         tuple(reasons),
     )
@@ -139,7 +139,7 @@ def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:
     """
     causes = find_causes(details)
     mended = [cause for cause in causes if cause.rewrites]
-    outside = [each for each in subject.details if not each.row.is_delegated]
+    outside = [detail for detail in subject.details if not detail.row.is_delegated]
     steps = []
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         steps.append(f"{'; '.join(map(str, mended))}: {command} takes them into the delegate")

@@ -30,7 +30,7 @@ def _predictions(subject: Subject) -> MethodReport | None:
 
 
 def _products(report: MethodReport) -> list[DelegateNode]:
-    nodes = (node for each in report.delegates for node in each.nodes)
+    nodes = (node for delegate in report.delegates for node in delegate.nodes)
     return [node for node in nodes if node.sme2_precisions is not None]
 
 

@@ -116,7 +116,9 @@ def find_overhead(subject: Subject) -> Finding | None:
     if not subject.total_ns or total < limit * subject.total_ns:
         return None
     claims = {place: ns / split.parts[place][1].mean_ns for place, ns in certain.items() if ns > 0}
-    calls = len({each.row.instruction_id for each in subject.details if each.row.is_delegated})
+    calls = len(
+        {detail.row.instruction_id for detail in subject.details if detail.row.is_delegated}
+    )
     return Finding(
         title="Framework and delegate overhead",
         severity="medium",

@@ -230,6 +230,6 @@ def _merging(subject: Subject, pairs: tuple[InversePair, ...]) -> str:
     if export is None or MERGING in export.rewrites_left_out:
         return ""
     near = sum(pair.between == 0 and pair.first[1] is not None for pair in pairs)
-    if not near or MERGING in {each.name for each in export.rewrites}:
+    if not near or MERGING in {rewrite.name for rewrite in export.rewrites}:
         return ""
     return f"; {command_for(subject, (), also=(MERGING,))} does it for {near} of {len(pairs)}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.output_check import OutputCheck
-    from etprof.analysis.split.thread_map import Cell, ThreadMap
+    from etprof.analysis.split.thread_map import ThreadCell, ThreadMap
     from etprof.run.runner_result import RunnerBuild, Tensor
     from etprof.statistics.effect import Effect
     from etprof.statistics.noise import Noise
@@ -103,7 +103,7 @@ def _thread_map(subject: Subject) -> ThreadMap | None:
     return found if found and _own_cell(subject, found) else None
 
 
-def _own_cell(subject: Subject, cells: ThreadMap) -> Cell | None:
+def _own_cell(subject: Subject, cells: ThreadMap) -> ThreadCell | None:
     experiment = subject.insight.experiment
     wanted = (experiment.sme, experiment.threads)
     return next((cell for cell in cells.cells if (cell.sme, cell.threads) == wanted), None)
@@ -158,14 +158,14 @@ def find_better_mode(subject: Subject, cells: ThreadMap) -> Finding | None:
     )
 
 
-def _speed_up(own: Cell, best: Cell) -> Effect | None:
+def _speed_up(own: ThreadCell, best: ThreadCell) -> Effect | None:
     """Block by block, which were in turns; None where one of them lacks some."""
     if own is best or len(own.block_medians) != len(best.block_medians):
         return None
     return estimate_effect(own.block_medians, best.block_medians)
 
 
-def _cell_rows(cells: Sequence[Cell]) -> tuple[EvidenceRow, ...]:
+def _cell_rows(cells: Sequence[ThreadCell]) -> tuple[EvidenceRow, ...]:
     return tuple(
         EvidenceRow(f"{c.sme}, {count_of(c.threads, 'thread')}", format_duration(c.median_ns))
         for c in cells
@@ -210,7 +210,7 @@ def find_wrong_outputs(subject: Subject, outputs: Sequence[Tensor]) -> Finding |
     if wrong:
         return _wrong(wrong)
     compared = {check.parity.index for check in checks}
-    odd = [each for each in outputs if each.nonfinite_count and each.index not in compared]
+    odd = [output for output in outputs if output.nonfinite_count and output.index not in compared]
     return _not_finite(odd) if odd else None
 
 

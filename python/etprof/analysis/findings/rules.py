@@ -128,7 +128,7 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
 def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight | None:
     """The reference's experiment of the same kind, on which shares hang; it has to have some."""
     wanted = _kind_of(entry)
-    alike = (each for each in reference.experiments if _kind_of(each) == wanted)
+    alike = (experiment for experiment in reference.experiments if _kind_of(experiment) == wanted)
     return next((each for each in alike if each.experiment.split.times is not None), None)
 
 

@@ -228,7 +228,7 @@ def explain_missing_sme2(subject: Subject, time: TimeToGain | None) -> tuple[Why
 
 
 def _weight(details: list[OperatorDetail]) -> float:
-    return sum(each.row.times.mean_ns for each in details if each.row.times)
+    return sum(detail.row.times.mean_ns for detail in details if detail.row.times)
 
 
 def _accelerated_speed_up(subject: Subject) -> float | None:

@@ -39,7 +39,7 @@ _MOVES: Final = 2
 
 
 @dataclass(frozen=True)
-class _Packed:
+class _PackedOperator:
     """An operator whose products read a packed left side."""
 
     uses: tuple[TileUse, ...]
@@ -64,7 +64,7 @@ class _Packed:
         )
 
 
-def _packed(uses: Sequence[TileUse]) -> list[_Packed]:
+def _packed(uses: Sequence[TileUse]) -> list[_PackedOperator]:
     """Those whose tiles are whole squares of vectors: products of several rows."""
     found: dict[int, list[TileUse]] = {}
     for use in uses:
@@ -72,7 +72,7 @@ def _packed(uses: Sequence[TileUse]) -> list[_Packed]:
         is_square = side and not use.tile.rows % side and not use.tile.columns % side
         if is_square and use.tile.packs_left and use.work.left_bytes:
             found.setdefault(id(use.operator), []).append(use)
-    return [_Packed(tuple(each)) for each in found.values()]
+    return [_PackedOperator(tuple(each)) for each in found.values()]
 
 
 @rule("F21", "packing that costs as much as the product", sme_uses, is_timed=False)
@@ -114,7 +114,7 @@ def find_dear_packing(subject: Subject, uses: list[TileUse]) -> Finding | None:
 
 
 def _details_of(subject: Subject, operators: Sequence[OperatorEvidence]) -> list[OperatorDetail]:
-    chosen = {id(each) for each in operators}
+    chosen = {id(operator) for operator in operators}
     return slowest_first(d for d in subject.details if id(d.evidence) in chosen)
 
 
@@ -176,14 +176,14 @@ def _several_delegates(subject: Subject) -> MethodReport | None:
     report = subject.insight.experiment.program.report
     if report is None or len(report.delegates) < _SEVERAL or not report.has_data_flow:
         return None
-    return report if any(each.output_bytes for each in report.operators) else None
+    return report if any(operator.output_bytes for operator in report.operators) else None
 
 
 @rule("F23", "much data crosses the delegates' borders", _several_delegates, is_timed=False)
 def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | None:
     """Results that leave a delegate, or come to it from outside, are written to planned memory."""
     crossing = _crossing(report)
-    total = sum(each.output_bytes or 0 for each in report.operators)
+    total = sum(operator.output_bytes or 0 for operator in report.operators)
     size = sum(each.output_bytes or 0 for each in crossing)
     if size < subject.thresholds.boundary_share * total:
         return None
@@ -220,7 +220,7 @@ def _crossing(report: MethodReport) -> list[GraphOperator]:
     A delegated one crosses where it has more readers than in its own delegate; one outside where a
     delegated one reads it.
     """
-    by_name = {each.name: each for each in report.operators}
+    by_name = {operator.name: operator for operator in report.operators}
     within, entering = Counter[str](), set[str]()
     for reader in report.operators:
         for name in reader.inputs if reader.delegate is not None else ():

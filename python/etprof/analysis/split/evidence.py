@@ -128,7 +128,7 @@ class ModeEvidence:
 
 
 @dataclass(frozen=True)
-class AlignedOperator:
+class OperatorModes:
     """The same operator in every mode; None where a mode does not have it."""
 
     by_mode: Mapping[str, OperatorEvidence | None]
@@ -181,7 +181,9 @@ def _kernel_uses(operator: TracedOperator, execution: int) -> tuple[KernelUse, .
 def _load_uses(trace: KernelTrace) -> Iterator[KernelUse]:
     for kernel in trace.kernels:
         if kernel.load_calls:
-            sized = [(each.sizes, each.calls) for each in kernel.load_by_sizes]
+            sized = [
+                (load_by_size.sizes, load_by_size.calls) for load_by_size in kernel.load_by_sizes
+            ]
             yield _use(kernel.name, kernel.load_calls, sized)
 
 
@@ -222,7 +224,7 @@ def join_evidence(
     return tuple(evidence)
 
 
-def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, ...]:
+def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[OperatorModes, ...]:
     """Pairs the operators of all modes by order and kind; types may differ, `Convert`s may lack.
 
     The modes come and stay in the order of `evidence`, the fastest first.
@@ -233,7 +235,7 @@ def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, 
     rows = [{modes[0]: operator} for operator in evidence[modes[0]].operators]
     for mode in modes[1:]:
         _merge(rows, mode, evidence[mode].operators)
-    return tuple(AlignedOperator({mode: row.get(mode) for mode in modes}) for row in rows)
+    return tuple(OperatorModes({mode: row.get(mode) for mode in modes}) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,7 @@ def pair_phases(
     for mode in decode:
         if mode not in prefill:
             continue
-        alike: dict[object, list[AlignedOperator]] = {}
+        alike: dict[object, list[OperatorModes]] = {}
         for row in align_modes({"prefill": prefill[mode], "decode": decode[mode]}):
             if row.best().could_use_sme2:
                 kernels = [_kernel_names(row.by_mode[phase]) for phase in ("prefill", "decode")]

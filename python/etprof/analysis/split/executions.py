@@ -63,7 +63,7 @@ class ImplausibleETDumpError(InputFileError):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedExecutions:
     """Steady executions that are not in the split, and why."""
 
     recorded: int
@@ -91,7 +91,7 @@ class Piece(NamedTuple):
     """Events that may be shown: possible, in ns, and of an execution that can be so."""
 
 
-class Foreign(NamedTuple):
+class ForeignEvents(NamedTuple):
     """What is inside delegates that nothing is known of."""
 
     events: int = 0
@@ -119,7 +119,7 @@ class Executions:
     """The first inference, when the file keeps it apart or it was taken off the front."""
     load_ns: Mapping[int, float]
     """Load-time events by the number of their name, where all of a name can be so."""
-    foreign: Foreign
+    foreign: ForeignEvents
     events: Events | None
     """Every event, those left out included, of a file that is in memory whole."""
 
@@ -282,7 +282,7 @@ def begins_alike(known: Columns, columns: Columns) -> bool:
 
 def _find_labels(columns: Columns, names: Sequence[str]) -> dict[int, set[str]]:
     """Returns the labels of delegates' operators, by the instruction that calls the delegate."""
-    instructions, labels = (each.astype(np.int64) for each in columns)
+    instructions, labels = (column.astype(np.int64) for column in columns)
     pairs = np.sort((instructions << 32) + labels)
     found: dict[int, set[str]] = {}
     for pair in pairs[np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]].tolist():
@@ -306,7 +306,7 @@ class _Survey:
     events: list[Events] = field(default_factory=list)
     """Of the last piece alone."""
     load_ns: dict[int, float] = field(default_factory=dict)
-    foreign: Foreign = field(default_factory=Foreign)
+    foreign: ForeignEvents = field(default_factory=ForeignEvents)
     damage: Damage = field(default_factory=Damage)
     _phases: list[NDArray[np.int8]] = field(default_factory=list)
     _labelled: Columns = ()
@@ -361,12 +361,12 @@ class _Survey:
             ticks = (stamps[0] - stamps[1]).astype(np.int64).sum()
             before = self.foreign
             count = int(np.count_nonzero(foreign))
-            self.foreign = Foreign(before.events + count, before.ticks + int(ticks))
+            self.foreign = ForeignEvents(before.events + count, before.ticks + int(ticks))
 
 
 def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
     """Leaves out executions far from the median of all launches; none where nothing is timed."""
-    durations = [each.duration for each in launches]
+    durations = [launch.duration for launch in launches]
     pooled = [
         duration[each.chosen]
         for each, duration in zip(launches, durations, strict=True)
@@ -385,7 +385,7 @@ def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
     )
 
 
-def count_left_out(launches: Sequence[Executions]) -> LeftOut:
+def count_left_out(launches: Sequence[Executions]) -> ExcludedExecutions:
     """Says how many executions are not split, and why."""
     possible = [each.steady & each.possible for each in launches]
     disturbed = {
@@ -393,7 +393,7 @@ def count_left_out(launches: Sequence[Executions]) -> LeftOut:
         for each, can_be in zip(launches, possible, strict=True)
     }
     recorded = sum(int(each.steady.sum()) for each in launches)
-    return LeftOut(
+    return ExcludedExecutions(
         recorded=recorded,
         impossible=recorded - sum(int(each.sum()) for each in possible),
         disturbed=sum(disturbed.values()),

@@ -27,7 +27,7 @@ _MOST_OUTSIDE_NS: Final = 1000
 _OTHER: Final = "it has other executions or operators than the ETDump"
 
 
-class _Clock(NamedTuple):
+class _DelegateClock(NamedTuple):
     """What the clock showed of the operators inside delegates."""
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class _Clock(NamedTuple):
 class _LongOnClock(LongETDump):
     """A long ETDump whose pieces are put on the clock when they are read."""
 
-    clock: _Clock
+    clock: _DelegateClock
 
     def pieces(self) -> Iterator[ETDump]:
         """Yields the pieces of the file; raises InputFileError where one does not fit any more."""
@@ -59,10 +59,10 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
 
     Where clock and ETDump do not tell of the same operators, says why, and no event is changed.
     """
-    operators = [each for each in trace.operators if each.delegate is not None]
+    operators = [operator for operator in trace.operators if operator.delegate is not None]
     if problem := _why_not(trace, operators):
         return problem
-    clock = _Clock(
+    clock = _DelegateClock(
         tuple(each.name for each in operators),
         tuple(each.delegate for each in operators),
         np.array([each.start_ns for each in operators], np.int64).T,
@@ -84,14 +84,16 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
 
 def _why_not(trace: KernelTrace, operators: list[TracedOperator]) -> str | None:
     """What keeps a trace from being a clock of every operator in every execution."""
-    if not trace.all_operators_named or not all(each.aligned for each in trace.executions):
+    if not trace.all_operators_named or not all(
+        execution.aligned for execution in trace.executions
+    ):
         return "executions ran different operators, or some without a name"
-    if any(None in (*each.start_ns, *each.duration_ns) for each in operators):
+    if any(None in (*operator.start_ns, *operator.duration_ns) for operator in operators):
         return "operators lack a time in some executions"
     return None if operators and trace.executions else _OTHER
 
 
-def _change(dump: ETDump, clock: _Clock, done: int) -> tuple[ETDump | str, int]:
+def _change(dump: ETDump, clock: _DelegateClock, done: int) -> tuple[ETDump | str, int]:
     """Puts the executions after `done` on the clock; returns how many there are then, too."""
     profile, count = dump.profile, len(clock.names)
     number = {name: index for index, name in enumerate(dump.names)}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from etprof.analysis.split.executions import Delegates, Executions, LeftOut, Piece
+    from etprof.analysis.split.executions import Delegates, ExcludedExecutions, Executions, Piece
     from etprof.statistics.order_statistics import Interval
 
 Key = TypeVar("Key")
@@ -162,7 +162,7 @@ class OperatorSplit:
     """None where the target proves no times."""
     unknown_names: tuple[str, ...]
     """Operators that the category table does not have, and events that are no operators."""
-    left_out: LeftOut
+    left_out: ExcludedExecutions
     """Executions of the file that are not in here."""
 
     @property
@@ -177,7 +177,7 @@ class OperatorSplit:
 
 
 @dataclass(frozen=True)
-class Whole:
+class ExecutionTotals:
     """What parts are parts of."""
 
     counts: tuple[int, ...]
@@ -185,10 +185,12 @@ class Whole:
     execute: PartTimes | None
 
     @classmethod
-    def of(cls, launches: Sequence[Executions]) -> Whole:
+    def of(cls, launches: Sequence[Executions]) -> ExecutionTotals:
         """Adds up the executions of each launch."""
         counts = tuple(each.count for each in launches)
-        chosen = [each.duration[each.chosen] for each in launches if each.duration is not None]
+        chosen = [
+            launch.duration[launch.chosen] for launch in launches if launch.duration is not None
+        ]
         if not chosen:
             return cls(counts, None)
         part = cls(counts, None).part([float(each.sum()) for each in chosen])
@@ -357,7 +359,7 @@ class _Tally:
         self.longest[last] = np.maximum(self.longest[last], part.duration[np.roll(begins, -1)])
         self._spreads.append(part.rounded(self._digits))
         # Twice as much as there is: every addition goes through all of it.
-        if sum(each.calls.size for each in self._spreads[1:]) > 2 * self._spreads[0].calls.size:
+        if sum(spread.calls.size for spread in self._spreads[1:]) > 2 * self._spreads[0].calls.size:
             self._merge()
 
 
@@ -368,7 +370,7 @@ def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
     is below zero or above the whole.
     """
     used = [each for each in launches if each.count]
-    whole = Whole.of(used)
+    whole = ExecutionTotals.of(used)
     tally = _Tally(len(used))
     for position, launch in enumerate(used):
         tally.add(launch, position)
@@ -432,8 +434,8 @@ def _name(names: Sequence[str], index: int) -> str:
     return names[index] if index >= 0 else NAMELESS
 
 
-def _split_times(launches: Sequence[Executions], whole: Whole) -> SplitTimes | None:
-    chosen = [each.duration[each.chosen] for each in launches if each.duration is not None]
+def _split_times(launches: Sequence[Executions], whole: ExecutionTotals) -> SplitTimes | None:
+    chosen = [launch.duration[launch.chosen] for launch in launches if launch.duration is not None]
     if whole.execute is None or not chosen:
         return None
     first, duration = launches[0], launches[0].duration
@@ -448,7 +450,9 @@ def _split_times(launches: Sequence[Executions], whole: Whole) -> SplitTimes | N
     )
 
 
-def _operator_rows(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[OperatorRow, ...]:
+def _operator_rows(
+    tally: _Tally, delegates: Delegates, whole: ExecutionTotals
+) -> tuple[OperatorRow, ...]:
     """Describes the operators, in program order."""
     bounds, spread = np.zeros(0, np.int64), None
     if whole.execute is not None and tally.kinds:
@@ -513,7 +517,9 @@ def _describe(
     return float(durations[middle].mean()), deviation
 
 
-def _overheads(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[OverheadRow, ...]:
+def _overheads(
+    tally: _Tally, delegates: Delegates, whole: ExecutionTotals
+) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
     Where a delegate rounds its operators' times down, as much of the rest as that can be is a row of

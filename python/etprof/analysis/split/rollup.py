@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
     from etprof.analysis.split.operators import PartTimes
-    from etprof.analysis.split.work import TileUse, Work
+    from etprof.analysis.split.work import ProductWork, TileUse
 
 Key = Literal["module", "source", "microkernel"]
 
@@ -34,7 +34,7 @@ class RollupRow:
     """Shares are of `Method::execute`; overheads have no key and are not here."""
     macs: int
     """As the export's shapes say."""
-    work: Work | None
+    work: ProductWork | None
     """What its products on SME do, as counted; None without any."""
 
 

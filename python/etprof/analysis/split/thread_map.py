@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ThreadCell:
     """One mode at one thread count."""
 
     sme: str
@@ -30,14 +30,14 @@ class Cell:
 class ThreadMap:
     """Latency by mode and threads."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[ThreadCell, ...]
     crossover_threads: int | None
     """Least thread count at which off is faster than SME2; None when it never is."""
     effects: Mapping[int, Effect]
     """Off over SME2 by thread count, where both were measured in pairs."""
 
     @property
-    def best(self) -> Cell:
+    def best(self) -> ThreadCell:
         """The fastest cell."""
         return min(self.cells, key=lambda cell: cell.median_ns)
 
@@ -45,7 +45,7 @@ class ThreadMap:
 def build_thread_map(experiments: Sequence[ExperimentAnalysis]) -> ThreadMap | None:
     """Builds the map; None when fewer than two thread counts were timed."""
     cells = tuple(
-        Cell(e.sme, e.threads, e.latency.steady.median, e.latency.steady.block_medians)
+        ThreadCell(e.sme, e.threads, e.latency.steady.median, e.latency.steady.block_medians)
         for e in experiments
         if e.latency is not None and e.sme is not None and e.threads is not None
     )
@@ -56,7 +56,7 @@ def build_thread_map(experiments: Sequence[ExperimentAnalysis]) -> ThreadMap | N
     return ThreadMap(cells, slower[0] if slower else None, effects)
 
 
-def _effects(cells: Sequence[Cell]) -> dict[int, Effect]:
+def _effects(cells: Sequence[ThreadCell]) -> dict[int, Effect]:
     """Compares off with SME2 at each thread count."""
     found = {}
     for off in (cell for cell in cells if cell.sme == "off"):

@@ -65,7 +65,9 @@ def _clock_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
     trace = experiment.loaded.kernels if experiment.split.times else None
     if trace is None or experiment.latency is None:
         return None
-    traced_ns = [each.duration_ns for each in trace.executions if each.phase == "Execute"]
+    traced_ns = [
+        execution.duration_ns for execution in trace.executions if execution.phase == "Execute"
+    ]
     without_ns = experiment.latency.steady.median
     if without_ns <= 0 or not any(traced_ns):
         return None

@@ -41,7 +41,7 @@ class InversePair:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _FlowStep:
     """One operator with what it reads and writes."""
 
     place: Place
@@ -61,10 +61,10 @@ def find_inverse_pairs(report: MethodReport) -> tuple[InversePair, ...]:
     return tuple(pair for steps in flows for pair in _pairs(steps))
 
 
-def _delegate_steps(delegate: Delegate) -> list[_Step]:
+def _delegate_steps(delegate: Delegate) -> list[_FlowStep]:
     backend = backend_of(delegate.backend)
     return [
-        _Step(
+        _FlowStep(
             (delegate.instruction, index),
             node.inputs,
             node.output,
@@ -76,14 +76,14 @@ def _delegate_steps(delegate: Delegate) -> list[_Step]:
     ]
 
 
-def _kernel_step(entry: GraphOperator) -> _Step:
+def _kernel_step(entry: GraphOperator) -> _FlowStep:
     name = parse_kernel_name(entry.operator)
     neutral = name.operator_class.category == "Elementwise" or name.base in _PLAIN_COPIES
     place, readers = (entry.instruction, None), entry.readers
-    return _Step(place, entry.inputs, entry.name, entry.permutation, neutral, readers)
+    return _FlowStep(place, entry.inputs, entry.name, entry.permutation, neutral, readers)
 
 
-def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
+def _pairs(steps: Sequence[_FlowStep]) -> Iterator[InversePair]:
     """Goes back from every transpose to where its input was transposed before."""
     writers = {step.output: step for step in steps if step.output is not None}
     readers = Counter(value for step in steps for value in step.inputs)
@@ -103,7 +103,7 @@ def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
             )
 
 
-def _trail(step: _Step, writers: dict[object, _Step]) -> Iterable[_Step]:
+def _trail(step: _FlowStep, writers: dict[object, _FlowStep]) -> Iterable[_FlowStep]:
     """Yields what stands before `step`, up to the first operator that is not neutral."""
     for _ in writers:  # as far as a graph without circles can go
         if len(step.inputs) != 1 or step.inputs[0] not in writers:

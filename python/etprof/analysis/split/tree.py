@@ -41,7 +41,7 @@ class Box(NamedTuple):
 
 
 @dataclass
-class _Node:
+class _TreeNode:
     kind: Kind
     label: str
     path: str = ""
@@ -49,18 +49,18 @@ class _Node:
     operator_class: OperatorClass | None = None
     means_ns: tuple[float, ...] = ()
     """Of what has nothing inside."""
-    inside: list[_Node] = field(default_factory=list)
-    modules: dict[str, _Node] = field(default_factory=dict)
+    inside: list[_TreeNode] = field(default_factory=list)
+    modules: dict[str, _TreeNode] = field(default_factory=dict)
 
-    def module(self, name: str) -> _Node:
+    def module(self, name: str) -> _TreeNode:
         """The module of that name inside."""
         if name not in self.modules:
             path = f"{self.path}.{name}" if self.path else name
-            self.modules[name] = _Node("module", name, path)
+            self.modules[name] = _TreeNode("module", name, path)
             self.inside.append(self.modules[name])
         return self.modules[name]
 
-    def only_module(self) -> _Node:
+    def only_module(self) -> _TreeNode:
         """Joins a module with the only thing in it, while that is a module."""
         found, names = self, [self.label]
         while found.kind == "module" and [each.kind for each in found.inside] == ["module"]:
@@ -81,7 +81,7 @@ def inference_tree(insight: ExperimentInsight) -> list[Box]:
     split = insight.experiment.split
     if split.times is None:
         return []
-    root = _Node("whole", _WHOLE)
+    root = _TreeNode("whole", _WHOLE)
     for number, detail in enumerate(insight.details, start=1):
         mean = detail.row.times.mean_ns if detail.row.times else 0.0
         _place(root, number, detail.row.label, ([detail],), (mean,))
@@ -94,7 +94,7 @@ def comparison_tree(comparison: Comparison) -> list[Box]:
     if comparison.times is None or any(side.split.times is None for side in sides):
         return []
     details = {id(d.row): d for side in sides for d in describe_experiment(side).details}
-    root = _Node("whole", _WHOLE)
+    root = _TreeNode("whole", _WHOLE)
     for number, entry in enumerate(comparison.operators, start=1):
         pair = entry.aligned
         times = pair.baseline_times, pair.candidate_times
@@ -105,7 +105,7 @@ def comparison_tree(comparison: Comparison) -> list[Box]:
 
 
 def _place(
-    root: _Node,
+    root: _TreeNode,
     number: int,
     label: str,
     sides: Sequence[Sequence[OperatorDetail]],
@@ -117,26 +117,28 @@ def _place(
     for name in (main.module_path or "").split(".", _DEEPEST - 1):
         home = home.module(name) if name else home
     shared = (home.path, number, main.row.operator_class, means_ns)
-    node = _Node("operator", label, *shared)
+    node = _TreeNode("operator", label, *shared)
     home.inside.append(node)
     hints = [" + ".join(d.kernel_hint for d in side if d.kernel_hint) for side in sides]
     if any(hints):
         names = dict.fromkeys(hint.replace("kai_run_", "") or "none" for hint in hints)
-        node.inside.append(_Node("microkernel", " → ".join(names), *shared))
+        node.inside.append(_TreeNode("microkernel", " → ".join(names), *shared))
 
 
-def _boxes(root: _Node, splits: Sequence[OperatorSplit]) -> Iterator[Box]:
+def _boxes(root: _TreeNode, splits: Sequence[OperatorSplit]) -> Iterator[Box]:
     """Adds the overheads, which are in no module, and numbers everything."""
     sides = [{row.label: row for row in split.overheads} for split in splits]
     for label in dict.fromkeys(label for side in sides for label in side):
         rows = [side.get(label) for side in sides]
         means = tuple(row.times.mean_ns if row else 0.0 for row in rows)
         found = next(row for row in rows if row)
-        root.inside.append(_Node("overhead", label, "", None, found.operator_class, means))
+        root.inside.append(_TreeNode("overhead", label, "", None, found.operator_class, means))
     yield from _number(root, None, 0, count())
 
 
-def _number(node: _Node, parent: int | None, depth: int, numbers: Iterator[int]) -> Iterator[Box]:
+def _number(
+    node: _TreeNode, parent: int | None, depth: int, numbers: Iterator[int]
+) -> Iterator[Box]:
     shown, number = node.only_module(), next(numbers)
     yield Box(
         number, parent, depth, shown.kind, shown.label, shown.path, shown.operator,

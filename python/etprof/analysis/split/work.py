@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from etprof.analysis.split.evidence import KernelUse, ModeEvidence, OperatorEvidence
-    from etprof.backends.kernel_names import Tile
+    from etprof.backends.kernel_names import ProductTile
 
 _LEFT: Final = "kai_run_lhs_"
 
 
 @dataclass(frozen=True)
-class Work:
+class ProductWork:
     """What products on SME do in one inference."""
 
     macs: int
@@ -68,7 +68,7 @@ class TileUse:
     """Of the operator among those of all modes, from 1."""
     operator: OperatorEvidence
     kernel: KernelUse
-    tile: Tile
+    tile: ProductTile
     longest: KernelUse
     """The same product's calls at the longest vector length that was counted."""
 
@@ -108,18 +108,20 @@ class TileUse:
         return _only({self._needed(k) for (_, _, k), _ in self.kernel.by_sizes})
 
     @property
-    def work(self) -> Work:
+    def work(self) -> ProductWork:
         """What its calls do."""
         tile, sized = self.tile, self.kernel.by_sizes
         needed = sum(calls * m * n * self._needed(k) for (m, n, k), calls in sized)
         of_outputs = sum(calls * m * n * self._whole(k) for (m, n, k), calls in sized)
         steps = sum(c * self._tiles(m, n) * self._whole(k) // tile.step for (m, n, k), c in sized)
-        return Work(
+        return ProductWork(
             macs=needed,
             tile_padding=steps * tile.step * tile.rows * tile.columns - of_outputs,
             k_padding=of_outputs - needed,
             steps=steps,
-            left_bytes=sum(packing_bytes(each, self.svl_bits) or 0 for each in self._packings),
+            left_bytes=sum(
+                packing_bytes(packing, self.svl_bits) or 0 for packing in self._packings
+            ),
             right_bytes=sum(
                 calls * ceil(m / tile.rows) * self._read_columns(n, k) for (m, n, k), calls in sized
             ),
@@ -131,7 +133,7 @@ class TileUse:
         """What packs its left side."""
         if not self.tile.packs_left:
             return []
-        return [each for each in self.operator.kernels if each.name.startswith(_LEFT)]
+        return [kernel for kernel in self.operator.kernels if kernel.name.startswith(_LEFT)]
 
     def _tiles(self, m: int, n: int) -> int:
         return ceil(m / self.tile.rows) * ceil(n / self.tile.columns)
@@ -142,10 +144,10 @@ class TileUse:
     def _needed(self, k: int) -> int:
         """The k before packing: an indirect product is given what its packing made of it."""
         found = {
-            _depth(each.name, sizes)
-            for each in self._packings
-            for sizes, _ in each.by_sizes
-            if packed_depth(each.name, sizes) == self._whole(k)
+            _depth(packing.name, sizes)
+            for packing in self._packings
+            for sizes, _ in packing.by_sizes
+            if packed_depth(packing.name, sizes) == self._whole(k)
         }
         return _only(found) or k
 
@@ -168,13 +170,13 @@ def tile_uses(counted: Mapping[str, ModeEvidence]) -> Iterator[TileUse]:
                     yield TileUse(mode, svl_bits, number, operator, kernel, tile, most)
 
 
-def add_work(uses: Iterable[TileUse]) -> Work | None:
+def add_work(uses: Iterable[TileUse]) -> ProductWork | None:
     """Adds up what all of them do; None without any."""
     every = [astuple(use.work) for use in uses]
-    return Work(*map(sum, zip(*every, strict=True))) if every else None
+    return ProductWork(*map(sum, zip(*every, strict=True))) if every else None
 
 
-def work_by_operator(counted: ModeEvidence) -> dict[str, tuple[int, Work | None]]:
+def work_by_operator(counted: ModeEvidence) -> dict[str, tuple[int, ProductWork | None]]:
     """Calls of microkernels in one inference, and the work of products on SME, by operator.
 
     Those that call none are left out.

@@ -158,7 +158,9 @@ class XnnpackExporter(Exporter):
     def quantizable_types(self) -> set[str]:
         """Returns those of XNNPACK's own quantizer."""
         every = (
-            each for known in XNNPACKQuantizer.SUPPORTED_PATTERNS for each in known.op_overloads
+            op_overload
+            for known in XNNPACKQuantizer.SUPPORTED_PATTERNS
+            for op_overload in known.op_overloads
         )
         return {str(each).split(".")[1] for each in every}
 
@@ -237,7 +239,7 @@ def _leads_to_float(node: torch.fx.Node) -> bool:
         # What others read too, such as a sum that a norm follows and that is kept, stays as it is.
         if aten_name(step) not in _STEPS and not _is_row_sum(step):
             return False
-        if not any(aten_name(each) == "rsqrt" for each in step.all_input_nodes):
+        if not any(aten_name(input_node) == "rsqrt" for input_node in step.all_input_nodes):
             pending += [reader for reader in step.users if aten_name(reader) not in _NEED_FLOAT]
     return True
 
@@ -249,7 +251,11 @@ def _is_row_sum(node: torch.fx.Node) -> bool:
 
 def _has_dimensions(node: torch.fx.Node) -> bool:
     """Whether no input is a computed scalar: a quantised one ends XNNPACK's layout pass (v1.5)."""
-    computed = (each.meta.get("val") for each in node.all_input_nodes if each.op != "get_attr")
+    computed = (
+        input_node.meta.get("val")
+        for input_node in node.all_input_nodes
+        if input_node.op != "get_attr"
+    )
     return all(getattr(value, "ndim", 1) > 0 for value in computed)
 
 

@@ -341,7 +341,7 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
         if len(nodes) == len(known):
             for entry, name in zip(nodes, known, strict=True):
                 own[entry.node.index] = tuple(
-                    each for each in operators if each == name or each not in known
+                    operator for operator in operators if operator == name or operator not in known
                 )
     return [replace(each, operators=own.get(each.node.index, each.operators)) for each in mapped]
 

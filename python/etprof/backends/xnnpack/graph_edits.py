@@ -57,7 +57,7 @@ def _shorten(graph: XNNGraph, node: Any) -> None:  # noqa: ANN401 - ExecuTorch's
     chain = _chain(graph, last)
     for length in range(len(chain), 0, -1):
         moves = chain[-length:]
-        is_worth = any(isinstance(each, XNNStaticTranspose) for each in moves)
+        is_worth = any(isinstance(move, XNNStaticTranspose) for move in moves)
         if is_worth and _keeps_order(graph, moves):
             _become_reshape(graph, node, moves[0].input_id)
             return
@@ -208,9 +208,9 @@ def _readers(graph: XNNGraph, value: int) -> list[tuple[Any, str]]:
 
 def _input_fields(node: Any) -> Iterator[str]:  # noqa: ANN401
     """Yields the fields that hold a value's id; an unused one of a concatenation does no harm."""
-    for each in dataclasses.fields(node):
-        if each.name.endswith("_id") and not each.name.startswith("output"):
-            yield each.name
+    for field in dataclasses.fields(node):
+        if field.name.endswith("_id") and not field.name.startswith("output"):
+            yield field.name
 
 
 def _value(graph: XNNGraph, number: int) -> Any:  # noqa: ANN401 - ExecuTorch's XValue

@@ -55,7 +55,7 @@ class FoldedBatchNorms(ProgramRewrite):
     def find_problem(cls) -> str | None:
         """Says which of the operators that it looks for PyTorch lacks."""
         names = (_BATCH_NORM, _CONVOLUTION, _LINEAR)
-        missing = [each for each in names if find_overload(each) is None]
+        missing = [name for name in names if find_overload(name) is None]
         return f"PyTorch has no {', '.join(missing)}" if missing else None
 
     @classmethod
@@ -159,10 +159,10 @@ class FoldedConstants(ProgramRewrite):
         """
         found = find_constants(program)
         calls = [
-            each for each in program.graph.nodes if each in found if each.op == "call_function"
+            node for node in program.graph.nodes if node in found if node.op == "call_function"
         ]
         checks = {each for each in program.graph.nodes if _is(each, _CHECK)}
-        stored = [each for each in calls if not set(each.users) <= found | checks]
+        stored = [call for call in calls if not set(call.users) <= found | checks]
         if sum(each.meta["val"].numel() for each in stored) > _MOST_STORED:
             return []
         return [each for each in calls if not _is(each, *_SAME_VALUE)]
@@ -187,7 +187,7 @@ def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
         elif (
             node.op == "call_function"
             and _is_foldable(node)
-            and all(each in found for each in node.all_input_nodes)
+            and all(input_node in found for input_node in node.all_input_nodes)
         ):
             found.add(node)
     return found
@@ -256,7 +256,7 @@ def _name(node: object) -> str:
 def _is_dynamic(node: torch.fx.Node) -> bool:
     source: Any = node.args[0]
     numbers: Sequence[Any] = source.args[1:3] if "dequantize" in _name(source) else ()
-    return any(hasattr(each, "op") for each in numbers)
+    return any(hasattr(number, "op") for number in numbers)
 
 
 PROGRAM_REWRITES: Final = (FoldedBatchNorms, FoldedConstants, StaticConvolutions)

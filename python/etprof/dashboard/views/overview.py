@@ -42,7 +42,7 @@ Group = dict[str, "Series"]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class OverviewData:
     """What the shown rows need of the store."""
 
     runs: Mapping[int, Run]
@@ -54,7 +54,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Worse:
+class Regression:
     """A series whose newest run is a regression."""
 
     group: Group
@@ -80,7 +80,7 @@ def show(visit: Visit) -> View:
     runs, values = load_latest(visit.session, every, metric)
     branch = visit.address["branch"]
     lines = load_newest_values(visit.session, every, metric, branch=branch, most=_SPARK_RUNS)
-    loaded = Loaded(runs, values, references, judge, lines)
+    loaded = OverviewData(runs, values, references, judge, lines)
     facts = (facts_of(_newest(group)) for group in groups.values())
     branches = ["", *visit.catalogue.branches]
     return {
@@ -108,10 +108,10 @@ def _references(
     return visit.catalogue.keep(read, "references", metric, visit.address["branch"])
 
 
-def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list[Worse]:
+def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list[Regression]:
     """Every regression, the largest first."""
     found = [
-        Worse(group, entry, reference)
+        Regression(group, entry, reference)
         for group in groups
         for entry in group.values()
         if (reference := references.get(entry.latest_id or 0)) is not None
@@ -128,7 +128,7 @@ def _newest(group: Group) -> Run:
     return max((entry.run for entry in group.values()), key=lambda run: run.measured_at)
 
 
-def _row(group: Group, modes: Sequence[str], loaded: Loaded) -> View:
+def _row(group: Group, modes: Sequence[str], loaded: OverviewData) -> View:
     runs = [loaded.runs[e.latest_id] for e in group.values() if e.latest_id]
     return {
         "run": _newest(group),
@@ -139,7 +139,7 @@ def _row(group: Group, modes: Sequence[str], loaded: Loaded) -> View:
     }
 
 
-def _cell(entry: Series | None, loaded: Loaded) -> View | None:
+def _cell(entry: Series | None, loaded: OverviewData) -> View | None:
     """One SME mode's latest value and its change; None where it was never measured."""
     if entry is None:
         return None
@@ -153,7 +153,7 @@ def _cell(entry: Series | None, loaded: Loaded) -> View | None:
     }
 
 
-def _speed_up(group: Group, loaded: Loaded) -> View:
+def _speed_up(group: Group, loaded: OverviewData) -> View:
     """SME2 against off, where they differ in nothing else; else why there is no figure."""
     off, on = (
         loaded.runs.get(group[mode].latest_id or 0) if mode in group else None for mode in _SIDES
@@ -168,7 +168,7 @@ def _speed_up(group: Group, loaded: Loaded) -> View:
     }
 
 
-def _why_not_compared(off: Run | None, on: Run | None, loaded: Loaded) -> str:
+def _why_not_compared(off: Run | None, on: Run | None, loaded: OverviewData) -> str:
     """Returns what stands against a comparison; empty when nothing does."""
     if off is None or on is None:
         absent = [sme_label(m) for m, run in zip(_SIDES, (off, on), strict=True) if run is None]

@@ -44,7 +44,7 @@ def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
     return dict(found)
 
 
-class Clamped(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is on, eager PyTorch takes such constants in the same way."""
 
     def __torch_dispatch__(

@@ -107,7 +107,7 @@ def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torc
     several = isinstance(value, tuple | list)
     results = list(node.users) if several else [node]
     halves = filter(_is_half_value, value if several else (value,))
-    half = next(each.dtype for each in halves)
+    half = next(halve.dtype for halve in halves)
     node.meta["val"] = type(value)(map(_float, value)) if several else _float(value)
     for result in results:
         if not _is_half_value(result.meta.get("val")) and several:

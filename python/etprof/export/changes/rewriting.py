@@ -46,7 +46,7 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     Raises UsageError for one that is not here: nobody knows its name, or the installed ExecuTorch
     lacks what it rests on.
     """
-    known = {each.name: each for each in BY_NAME[request.backend].exporter().rewrites()}
+    known = {rewrite.name: rewrite for rewrite in BY_NAME[request.backend].exporter().rewrites()}
     asked, own = request.options.rewrites, request.precision_rewrites()
     problems = {name: each.find_objection() for name, each in known.items()}
     for name in own:
@@ -214,7 +214,7 @@ def find_missed(
 
 def count_lowered(asked: Sequence[type[Rewrite]], methods: Iterable[LoweredMethod]) -> Counter[str]:
     """Returns how many operators inside delegates each rewrite of the lowering has to do with."""
-    nodes = [node for each in methods for delegate in each.delegates for node in delegate.nodes]
+    nodes = [node for method in methods for delegate in method.delegates for node in delegate.nodes]
     lowering = [each for each in asked if each.level == "lowering"]
     return Counter(
         each.name for each in lowering for node in nodes if each.named(each.matches)(node)

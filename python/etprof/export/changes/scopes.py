@@ -71,16 +71,16 @@ def _parse(text: str) -> Scope:
 
 def find_deciding(scopes: Sequence[Scope], path: str, operator: str = "") -> Scope | None:
     """Returns the scope that decides on an operator; None where the precision is the export's."""
-    return next((each for each in reversed(scopes) if each.covers(path, operator)), None)
+    return next((scope for scope in reversed(scopes) if scope.covers(path, operator)), None)
 
 
 def check_names(scopes: Iterable[Scope], paths: Collection[str], types: Collection[str]) -> None:
     """Raises UsageError for a glob that matches no module, or a type that nothing quantises."""
-    for each in scopes:
-        if each.type is not None and each.type not in types:
-            close = suggest(each.type, types) or f"; known: {', '.join(sorted(types))}"
-            raise UsageError(f"--scope {each.pattern!r}: no quantiser takes this type{close}")
-        if each.type is None and not any(_matches(each.pattern, path) for path in paths):
+    for scope in scopes:
+        if scope.type is not None and scope.type not in types:
+            close = suggest(scope.type, types) or f"; known: {', '.join(sorted(types))}"
+            raise UsageError(f"--scope {scope.pattern!r}: no quantiser takes this type{close}")
+        if scope.type is None and not any(_matches(scope.pattern, path) for path in paths):
             some = ", ".join(itertools.islice(filter(None, paths), 3))
-            close = suggest(each.pattern, paths) or f", but {some}, …"
-            raise UsageError(f"--scope {each.pattern!r}: the model has no such module{close}")
+            close = suggest(scope.pattern, paths) or f", but {some}, …"
+            raise UsageError(f"--scope {scope.pattern!r}: the model has no such module{close}")

@@ -89,7 +89,7 @@ def _read(file: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class _Expected:
+class _ReferenceText:
     """What the float32 model makes of the text."""
 
     log_probabilities: torch.Tensor
@@ -102,7 +102,7 @@ class TextReader:
     def __init__(self, text: Text) -> None:
         self._text = text
         self._chosen: tuple[str, ExportMethod] | None = None
-        self._expected: _Expected | None = None
+        self._expected: _ReferenceText | None = None
         self._ids: tuple[int, ...] = ()
         self._prompt = self._new = 0
         self.problem = ""
@@ -134,7 +134,7 @@ class TextReader:
             )
         else:
             self._chosen = (chosen, method)
-            self._expected = _Expected(torch.log_softmax(scores.double(), -1), tokens)
+            self._expected = _ReferenceText(torch.log_softmax(scores.double(), -1), tokens)
 
     def _check_vocabulary(self, vocabulary: int) -> None:
         largest = max(self._ids)
@@ -283,7 +283,11 @@ def _run(pte: Path, asked: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
         done = run_command(words, timeout_s=_TIMEOUT_S)
         lines = done.stdout.splitlines()
         if done.exit_code != 0 or not lines:
-            said = [each for each in done.stderr.splitlines() if "cpuinfo_utils" not in each]
+            said = [
+                splitline
+                for splitline in done.stderr.splitlines()
+                if "cpuinfo_utils" not in splitline
+            ]
             detail = clean(said[-1], 300) if said else "it says nothing"
             if done.exit_code < 0:
                 detail = f"it was ended by signal {-done.exit_code}"

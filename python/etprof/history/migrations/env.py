@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from etprof.history.schema import Table
+from etprof.history.schema import TableBase
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Table.metadata,
+    target_metadata=TableBase.metadata,
     render_as_batch=True,
 )
 with context.begin_transaction():

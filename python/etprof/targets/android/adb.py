@@ -15,7 +15,7 @@ from etprof.base.errors import EtprofError, OutputError, TargetError, UsageError
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 from etprof.base.text import as_operand, clean
 from etprof.targets.device_lock import MeasuredDevice
-from etprof.targets.policy import Part
+from etprof.targets.policy import RequiredPart
 
 if TYPE_CHECKING:
     from etprof.base.process import Completed
@@ -68,13 +68,13 @@ def find_adb() -> str:
     )
 
 
-def find_parts() -> list[Part]:
+def find_parts() -> list[RequiredPart]:
     """Says whether adb is there."""
     try:
         path, problem = Path(find_adb()), None
     except ProgramNotFoundError:
         path, problem = None, "not found; needed for Android phones"
-    return [Part("adb", path, problem, "apt install adb")]
+    return [RequiredPart("adb", path, problem, "apt install adb")]
 
 
 def run_adb(

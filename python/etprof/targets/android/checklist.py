@@ -14,7 +14,7 @@ from etprof.targets.android.adb import choose_device, connect, find_adb
 from etprof.targets.android.identity import describe_device
 from etprof.targets.android.libraries import NDK_VARIABLES, check_machine, find_libraries
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
-from etprof.targets.policy import Check
+from etprof.targets.policy import ReadinessCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _LEAST_CHARGE: Final = 20
 _BUILD: Final = "`cmake --workflow --preset android-sme2` builds one"
 
 
-def walk(serial: str | None, address: str | None, runner: Path | None) -> list[Check]:
+def walk(serial: str | None, address: str | None, runner: Path | None) -> list[ReadinessCheck]:
     """Looks at every step up to a phone that can be measured; no step stops the others."""
     checks = [_check_runner(runner), _check_adb()]
     if checks[-1].status != "ok":
@@ -36,100 +36,114 @@ def walk(serial: str | None, address: str | None, runner: Path | None) -> list[C
         adb = choose_device(connect(address) if address else serial)
         told = describe_device(adb)
     except EtprofError as error:
-        return [*checks, Check("device", "missing", str(error), "docs/android.md, the first steps"),
+        return [*checks, ReadinessCheck("device", "missing", str(error), "docs/android.md, the first steps"),
                 _unasked("a device first")]  # fmt: skip
     names = (told.get(key) for key in ("manufacturer", "model", "soc_model", "android_version"))
-    found = Check("device", "ok", " ".join(str(name) for name in (adb.serial, *names) if name))
+    found = ReadinessCheck(
+        "device", "ok", " ".join(str(name) for name in (adb.serial, *names) if name)
+    )
     return [*checks, found, *_check_device(adb, told, runner)]
 
 
-def _unasked(first: str) -> Check:
+def _unasked(first: str) -> ReadinessCheck:
     detail = f"not asked: {first}"
-    return Check("architecture, SME2, frequency, heat, charge, space, settings", "note", detail)
+    return ReadinessCheck(
+        "architecture, SME2, frequency, heat, charge, space, settings", "note", detail
+    )
 
 
-def _check_runner(runner: Path | None) -> Check:
+def _check_runner(runner: Path | None) -> ReadinessCheck:
     """The runner that was named; else what builds one."""
     if runner is not None:
         try:
             check_machine(runner)
-            return Check("runner", "ok", f"{runner}, with {len(find_libraries(runner))} libraries")
+            return ReadinessCheck(
+                "runner", "ok", f"{runner}, with {len(find_libraries(runner))} libraries"
+            )
         except EtprofError as error:
-            return Check("runner", "missing", str(error), _BUILD)
+            return ReadinessCheck("runner", "missing", str(error), _BUILD)
     for name in NDK_VARIABLES:
         if folder := os.environ.get(name):
             if Path(folder, "build/cmake/android.toolchain.cmake").is_file():
                 way_out = f"{_BUILD}; then name it with --runner"
                 detail = f"none was named; the NDK at {folder} can build one"
-                return Check("runner", "missing", detail, way_out)
-            return Check(
+                return ReadinessCheck("runner", "missing", detail, way_out)
+            return ReadinessCheck(
                 "runner", "missing", f"{name}={folder} is no NDK", "set it to the NDK's folder"
             )
     way_out = f"install the NDK, set {NDK_VARIABLES[0]} to it; {_BUILD}; then name it with --runner"
-    return Check("runner", "missing", "none was named, and no NDK is known to build one", way_out)
+    return ReadinessCheck(
+        "runner", "missing", "none was named, and no NDK is known to build one", way_out
+    )
 
 
-def _check_adb() -> Check:
+def _check_adb() -> ReadinessCheck:
     try:
-        return Check("adb", "ok", find_adb())
+        return ReadinessCheck("adb", "ok", find_adb())
     except ProgramNotFoundError as error:
-        return Check("adb", "missing", str(error), "apt install adb")
+        return ReadinessCheck("adb", "missing", str(error), "apt install adb")
 
 
-def _check_device(adb: Adb, told: Mapping[str, object], runner: Path | None) -> Iterator[Check]:
+def _check_device(
+    adb: Adb, told: Mapping[str, object], runner: Path | None
+) -> Iterator[ReadinessCheck]:
     abi, governor, heat = (told.get(k) for k in ("abi", "frequency_governor", "thermal_status"))
     if abi == "arm64-v8a":
-        yield Check("architecture", "ok", str(abi))
+        yield ReadinessCheck("architecture", "ok", str(abi))
     else:
-        yield Check("architecture", "missing" if abi else "note", str(abi or "the device hides it"),
+        yield ReadinessCheck("architecture", "missing" if abi else "note", str(abi or "the device hides it"),
                     "runners are for arm64-v8a: take a phone of that")  # fmt: skip
     yield _check_sme2(adb, runner)
     steady = (
         "etprof takes the sides in turns and records frequencies; an unrooted phone allows no more"
     )
-    yield Check("frequency", "ok" if governor == "performance" else "note",
+    yield ReadinessCheck("frequency", "ok" if governor == "performance" else "note",
                 f"governor {governor or 'unknown'}", None if governor == "performance" else steady)  # fmt: skip
-    yield Check("heat", "ok" if heat == "none" else "note", f"thermal status {heat or 'unknown'}",
+    yield ReadinessCheck("heat", "ok" if heat == "none" else "note", f"thermal status {heat or 'unknown'}",
                 None if heat == "none" else "let it cool; `cool_down_s` in a config waits")  # fmt: skip
     yield _check_charge(told.get("battery"))
     yield _check_space(adb)
     profile = told.get("profile")
-    yield Check("settings", "ok" if profile else "note", f"profile {profile or 'none'}",
+    yield ReadinessCheck("settings", "ok" if profile else "note", f"profile {profile or 'none'}",
                 None if profile else "`etprof device prepare --profile boost`")  # fmt: skip
 
 
-def _check_sme2(adb: Adb, runner: Path | None) -> Check:
+def _check_sme2(adb: Adb, runner: Path | None) -> ReadinessCheck:
     """The runner knows; without one, what the kernel tells of the CPU."""
     way_out = "on and off can be measured on a phone with SME2 alone; docs/android.md"
     if runner is None:
         words = adb.shell("grep -m 1 Features /proc/cpuinfo").stdout.split()
         if "sme2" in words:
-            return Check("SME2", "ok", "the kernel lists it")
-        return Check("SME2", "note", "the kernel does not list it", f"ask with --runner; {way_out}")
+            return ReadinessCheck("SME2", "ok", "the kernel lists it")
+        return ReadinessCheck(
+            "SME2", "note", "the kernel does not list it", f"ask with --runner; {way_out}"
+        )
     try:
         modes = AndroidTarget(adb.serial, runner=runner).sme_modes()
     except EtprofError as error:
-        return Check("SME2", "missing", str(error), "see the runner above")
-    return Check("SME2", "ok" if "sme2" in modes else "note", f"modes {', '.join(modes)}",
+        return ReadinessCheck("SME2", "missing", str(error), "see the runner above")
+    return ReadinessCheck("SME2", "ok" if "sme2" in modes else "note", f"modes {', '.join(modes)}",
                  None if "sme2" in modes else way_out)  # fmt: skip
 
 
-def _check_charge(battery: object) -> Check:
+def _check_charge(battery: object) -> ReadinessCheck:
     level = battery.get("level_percent") if isinstance(battery, dict) else None
     if level is None:
-        return Check("charge", "note", "the device hides it")
+        return ReadinessCheck("charge", "note", "the device hides it")
     if level < _LEAST_CHARGE:
-        return Check("charge", "note", f"{level} %", "charge it first: a low battery slows the CPU")
-    return Check("charge", "ok", f"{level} %")
+        return ReadinessCheck(
+            "charge", "note", f"{level} %", "charge it first: a low battery slows the CPU"
+        )
+    return ReadinessCheck("charge", "ok", f"{level} %")
 
 
-def _check_space(adb: Adb) -> Check:
+def _check_space(adb: Adb) -> ReadinessCheck:
     folder = str(Path(REMOTE_ROOT).parent)
     done = adb.shell(f"df -k {shlex.quote(folder)} | tail -n 1")
     words = done.stdout.split()
     if len(words) < 4 or not words[3].isdecimal():
-        return Check("space", "note", f"{folder}: {done.reason('df says nothing')}")
+        return ReadinessCheck("space", "note", f"{folder}: {done.reason('df says nothing')}")
     free = int(words[3]) * 1024
     enough = free >= _LEAST_FREE_BYTES
-    return Check("space", "ok" if enough else "note", f"{format_size(free)} free in {folder}",
+    return ReadinessCheck("space", "ok" if enough else "note", f"{format_size(free)} free in {folder}",
                  None if enough else "free some; `etprof device clean` removes etprof's files")  # fmt: skip

@@ -50,7 +50,7 @@ class SavedSettings(Record):
 
 
 @dataclass(frozen=True)
-class Difference:
+class ProfileDifference:
     """A setting that is not as the profile wants it."""
 
     setting: str
@@ -78,10 +78,10 @@ def profile_in_force(settings: Mapping[str, str | None]) -> str | None:
     return next((name for name in PROFILES if not compare_settings(settings, name)), None)
 
 
-def compare_settings(settings: Mapping[str, str | None], profile: str) -> list[Difference]:
+def compare_settings(settings: Mapping[str, str | None], profile: str) -> list[ProfileDifference]:
     """Returns every setting that is not as `profile` wants it; `1.0` is as good as `1`."""
     return [
-        Difference(key, wanted, settings.get(key))
+        ProfileDifference(key, wanted, settings.get(key))
         for key, wanted in PROFILES[profile].items()
         if not re.fullmatch(rf"{wanted}(\.0+)?", settings.get(key) or "")
     ]

@@ -55,7 +55,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedProcess:
     """A process that ended on the device."""
 
     exit_code: int
@@ -69,7 +69,7 @@ class Finished:
     """What it left in its output folder, by path relative to that."""
 
 
-class Session:
+class DeviceSession:
     """The folder of one etprof process on one device; it exists while something runs."""
 
     def __init__(self, adb: Adb, root: str) -> None:
@@ -96,7 +96,7 @@ class Session:
                     who = f"{ended}, left by etprof (process {match['process']}), which was killed"
                     _LOG.warning("Ended on device %s: %s", self._adb.serial, who)
 
-    def launch(self, words: Sequence[str], timeout_s: float) -> Finished:
+    def launch(self, words: Sequence[str], timeout_s: float) -> FinishedProcess:
         """Runs `words` in a new output folder and waits for its end.
 
         Call `stop` afterwards, whatever happened. Raises ProgramTimeoutError when it did not end
@@ -174,7 +174,7 @@ done"""
         return f"{clean(program) or 'a launcher'} (process {clean(process)} there)"
 
 
-def _read_report(report: str, stdout: str, stderr: str) -> Finished:
+def _read_report(report: str, stdout: str, stderr: str) -> FinishedProcess:
     """Reads what the script said at its end; names that no runner of ours writes are left out."""
     code, process_id, started_at, *rest = [*report.splitlines(), "", "", ""]
     files = {
@@ -185,7 +185,7 @@ def _read_report(report: str, stdout: str, stderr: str) -> Finished:
     number = int(code)
     exit_code = 128 - number if number > 128 else number
     started = started_at if re.fullmatch(r"[\d:. -]{18}", started_at) else ""
-    return Finished(exit_code, stdout, stderr, process_id, started, files)
+    return FinishedProcess(exit_code, stdout, stderr, process_id, started, files)
 
 
 def read_log(adb: Adb, process_id: str, started_at: str) -> list[str]:

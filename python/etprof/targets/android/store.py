@@ -21,7 +21,7 @@ _HASH_TIMEOUT_S: Final = 600.0
 
 
 @dataclass
-class Store:
+class DeviceStore:
     """The files below `root`/etprof-store of one device: <start of SHA-256>/<name>."""
 
     adb: Adb

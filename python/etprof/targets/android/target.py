@@ -26,8 +26,8 @@ from etprof.targets.android.adb import (
 )
 from etprof.targets.android.identity import describe_device, read_device_state
 from etprof.targets.android.libraries import check_machine, find_libraries
-from etprof.targets.android.session import Session, bring_results, read_log
-from etprof.targets.android.store import Store
+from etprof.targets.android.session import DeviceSession, bring_results, read_log
+from etprof.targets.android.store import DeviceStore
 from etprof.targets.request import runner_arguments
 from etprof.targets.runner import check_completed, keep_words, modes_of, read_cpu
 from etprof.targets.state import TargetState
@@ -82,12 +82,12 @@ class AndroidTarget:
         return choose_device(connect(self.address) if self.address else self.serial)
 
     @cached_property
-    def _store(self) -> Store:
-        return Store(self.adb, self.root)
+    def _store(self) -> DeviceStore:
+        return DeviceStore(self.adb, self.root)
 
     @cached_property
-    def _session(self) -> Session:
-        session = Session(self.adb, self.root)
+    def _session(self) -> DeviceSession:
+        session = DeviceSession(self.adb, self.root)
         session.remove_leftovers()
         return session
 

@@ -22,7 +22,7 @@ _TIMEOUT_S = 900
 
 
 @dataclass(frozen=True)
-class Archive:
+class PackageArchive:
     """Where this machine gets its packages from."""
 
     distribution: str
@@ -47,14 +47,14 @@ class Package:
     file: Path
 
 
-def require_archive(what: str, way_out: str) -> Archive:
+def require_archive(what: str, way_out: str) -> PackageArchive:
     """Returns the archive to fetch `what` from; raises BuildError with the way out without one."""
     if (archive := find_archive()) is not None:
         return archive
     raise BuildError(f"this is not Debian or Ubuntu, so {what} cannot be fetched: {way_out}")
 
 
-def find_archive() -> Archive | None:
+def find_archive() -> PackageArchive | None:
     """Returns the archive of this machine's release; None when it is not Debian or Ubuntu."""
     release = _os_release()
     codename = release.get("VERSION_CODENAME", "")
@@ -65,7 +65,7 @@ def find_archive() -> Archive | None:
     for line in listed.stdout.splitlines():
         uri, suite, component = (*line.split("|"), "", "")[:3]
         if suite == codename and component == "main":
-            return Archive(release.get("ID", "debian"), codename, uri)
+            return PackageArchive(release.get("ID", "debian"), codename, uri)
     return None
 
 
@@ -82,7 +82,7 @@ def _os_release() -> dict[str, str]:
 class PackageSource:
     """One suite of an archive, with apt's state in a folder of its own."""
 
-    def __init__(self, archive: Archive, suite: str, folder: Path) -> None:
+    def __init__(self, archive: PackageArchive, suite: str, folder: Path) -> None:
         self.archive = archive
         self.suite = suite
         self._folder = folder
@@ -141,7 +141,7 @@ class PackageSource:
         )
 
 
-def _source_entry(archive: Archive, suite: str) -> str:
+def _source_entry(archive: PackageArchive, suite: str) -> str:
     components = "main universe" if archive.distribution == "ubuntu" else "main"
     lines = ["Types: deb", f"URIs: {archive.uri}", f"Suites: {suite}", f"Components: {components}"]
     if archive.keyring:

@@ -30,7 +30,7 @@ class CachedFile(Record):
     size_bytes: Count
 
 
-class Part(Record):
+class CachePart(Record):
     """One thing that was fetched or built: where from, and its files by path in the cache."""
 
     version: str
@@ -38,11 +38,11 @@ class Part(Record):
     files: dict[str, CachedFile]
 
 
-class Manifest(Record):
+class CacheManifest(Record):
     """Everything complete in the cache; what is not in here is not there."""
 
     schema_version: Literal[1] = 1
-    parts: dict[str, Part] = Field(default_factory=dict)
+    parts: dict[str, CachePart] = Field(default_factory=dict)
 
 
 def cache_root() -> Path:
@@ -71,11 +71,11 @@ class Cache:
         """Where the list of complete parts is kept."""
         return self.folder / "manifest.json"
 
-    def load(self) -> Manifest:
+    def load(self) -> CacheManifest:
         """Reads the list of complete parts; empty before the first setup."""
         if not self.manifest_path.exists():
-            return Manifest()
-        return read_record(Manifest, self.manifest_path, way_out=REBUILD)
+            return CacheManifest()
+        return read_record(CacheManifest, self.manifest_path, way_out=REBUILD)
 
     def add(self, name: str, *, version: str, source: str, folder: Path) -> None:
         """Puts `folder` into the cache as part `name`, replacing an older one."""
@@ -88,18 +88,18 @@ class Cache:
                 for path in sorted(destination.rglob("*"))
                 if path.is_file() and not path.is_symlink()
             }
-        part = Part(version=version, source=source, files=files)
+        part = CachePart(version=version, source=source, files=files)
         parts = {**self._known_parts(), name: part}
-        write_json(self.manifest_path, Manifest(parts=parts).model_dump())
+        write_json(self.manifest_path, CacheManifest(parts=parts).model_dump())
 
-    def _known_parts(self) -> dict[str, Part]:
+    def _known_parts(self) -> dict[str, CachePart]:
         """Returns the complete parts; none when their list is damaged, so that it is made anew."""
         try:
             return self.load().parts
         except InputFileError:
             return {}
 
-    def check(self, name: str, *, suffixes: tuple[str, ...] = ()) -> Part | None:
+    def check(self, name: str, *, suffixes: tuple[str, ...] = ()) -> CachePart | None:
         """Returns a part whose files are all as they were; None when it was never completed.
 
         With `suffixes`, only files that end so are read. Raises InputFileError for a damaged one.

@@ -14,7 +14,7 @@ from etprof.base.errors import BuildError, InputFileError
 from etprof.base.files import hash_file, read_bounded
 from etprof.targets.emulator import build, qemu, sysroot
 from etprof.targets.emulator.cache import SETUP, Cache
-from etprof.targets.policy import Part
+from etprof.targets.policy import RequiredPart
 
 _SDK = "sdk"
 _KEPT = ("executorch/lib/", "executorch/include/", "executorch/share/", "executorch/version.py")
@@ -97,7 +97,7 @@ class Emulator:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _SetupStep:
     """How one part is found, and how it is brought."""
 
     name: str
@@ -107,14 +107,14 @@ class _Step:
     """Whether what is there needs not be brought again; asked by the setup only."""
 
 
-def _build_step(name: str, preset: str) -> _Step:
+def _build_step(name: str, preset: str) -> _SetupStep:
     def bring(cache: Cache, work: Path) -> str:
         found = find_sdk(cache)
         if found is None:
             raise BuildError(f"the aarch64 SDK is not complete; run `{SETUP}` again")
         return build.build_runner(cache, work, preset=preset, sdk=found)
 
-    return _Step(
+    return _SetupStep(
         name,
         lambda cache: build.find_runner(cache, preset),
         bring,
@@ -123,9 +123,9 @@ def _build_step(name: str, preset: str) -> _Step:
 
 
 STEPS = (
-    _Step("qemu-aarch64", qemu.find_qemu, qemu.fetch_qemu),
-    _Step("aarch64 runtime libraries", sysroot.find_sysroot, sysroot.fetch_sysroot),
-    _Step("ExecuTorch SDK for aarch64", find_sdk, fetch_sdk),
+    _SetupStep("qemu-aarch64", qemu.find_qemu, qemu.fetch_qemu),
+    _SetupStep("aarch64 runtime libraries", sysroot.find_sysroot, sysroot.fetch_sysroot),
+    _SetupStep("ExecuTorch SDK for aarch64", find_sdk, fetch_sdk),
     _build_step("Arm runner", build.RUNNER_PRESET),
     _build_step("Arm runner with kernel trace", build.TRACE_PRESET),
 )
@@ -151,7 +151,7 @@ def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
     return lines
 
 
-def _find_sound(step: _Step, cache: Cache) -> Path | None:
+def _find_sound(step: _SetupStep, cache: Cache) -> Path | None:
     """Finds the part; a damaged one in the cache counts as missing and is brought again."""
     try:
         found = step.find(cache)
@@ -160,7 +160,7 @@ def _find_sound(step: _Step, cache: Cache) -> Path | None:
     return found if found and step.is_current(cache) else None
 
 
-def find_parts() -> list[Part]:
+def find_parts() -> list[RequiredPart]:
     """Says of each part where it is or what is wrong with it."""
     cache = Cache.find()
     states = []
@@ -169,7 +169,7 @@ def find_parts() -> list[Part]:
             path, problem = step.find(cache), None
         except (BuildError, InputFileError) as error:
             path, problem = None, str(error)
-        states.append(Part(step.name, path, problem, SETUP))
+        states.append(RequiredPart(step.name, path, problem, SETUP))
     return states
 
 

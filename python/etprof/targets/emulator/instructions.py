@@ -129,8 +129,8 @@ def _read_functions(elf: ELFFile) -> Functions:
             name = named.get(start, f"function at {start:#x}")
             add(start, start + entry["address_range"], name)
     # Assembly has no unwind tables, but may have a symbol.
-    for each in symbols:
-        add(each["st_value"], each["st_value"] + each["st_size"], each.name)
+    for symbol in symbols:
+        add(symbol["st_value"], symbol["st_value"] + symbol["st_size"], symbol.name)
     free = np.flatnonzero(np.diff(numbers < 0, prepend=False, append=False))
     for start, end in free.reshape(-1, 2).tolist():
         add(begin + start * _WORD, begin + end * _WORD, f"code at {begin + start * _WORD:#x}")

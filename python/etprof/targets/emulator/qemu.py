@@ -14,7 +14,7 @@ from etprof.targets.emulator.apt import PackageSource, require_archive, unpack
 from etprof.targets.emulator.cache import SETUP
 
 if TYPE_CHECKING:
-    from etprof.targets.emulator.apt import Archive, Package
+    from etprof.targets.emulator.apt import Package, PackageArchive
     from etprof.targets.emulator.cache import Cache
 
 PART = "qemu"
@@ -90,7 +90,7 @@ def fetch_qemu(cache: Cache, work: Path) -> str:
     return package.version
 
 
-def _fetch_package(archive: Archive, work: Path) -> tuple[Package, str]:
+def _fetch_package(archive: PackageArchive, work: Path) -> tuple[Package, str]:
     """Downloads from the first suite that has a version new enough."""
     seen = []
     for suite in _SUITES.get(archive.distribution, _SUITES["debian"]):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.analysis.assessment import Assessment
-    from etprof.views.trace import Counter, Process, Slice
+    from etprof.views.trace import Counter, Slice, TraceProcess
 
 _US = 1000
 
@@ -26,7 +26,7 @@ def chrome_trace(assessment: Assessment) -> dict[str, Any]:
     return {"displayTimeUnit": "ns", "traceEvents": events}
 
 
-def _process_events(process: Process) -> Iterator[dict[str, Any]]:
+def _process_events(process: TraceProcess) -> Iterator[dict[str, Any]]:
     pid = process.number
     yield _metadata(pid, "process_name", {"name": process.name})
     yield _metadata(pid, "process_sort_index", {"sort_index": pid})

@@ -136,7 +136,7 @@ def _levels(columns: Sequence[ShownColumn], header: int) -> list[int]:
     levels = [_level(each, is_header=at == header) for at, each in enumerate(columns)]
     if any(level < 2 for at, level in enumerate(levels) if at != header):
         return levels
-    names = (each.column.name for each in columns)
+    names = (column.column.name for column in columns)
     return [1 if name in _PROVEN else level for name, level in zip(names, levels, strict=True)]
 
 

@@ -74,7 +74,7 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
 
 
 def _known_ms(times_ns: Iterable[int | None]) -> list[float]:
-    return [each / _NS_PER_MS for each in times_ns if each is not None]
+    return [times_n / _NS_PER_MS for times_n in times_ns if times_n is not None]
 
 
 def _llm_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:

@@ -16,7 +16,7 @@ from etprof.views.trace import TRACK, trace_processes
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.views.trace import Process, Slice
+    from etprof.views.trace import Slice, TraceProcess
 
 _PACKET: Final = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _TRACK_DESCRIPTOR, _SEQUENCE_FLAGS = 8, 10, 11, 60, 13
@@ -36,7 +36,7 @@ def encode_trace(assessment: Assessment) -> bytes:
     return b"".join(message(_PACKET, packet) for packet in packets)
 
 
-def _process_packets(process: Process) -> list[bytes]:
+def _process_packets(process: TraceProcess) -> list[bytes]:
     """One process with a track of events and a track for each counter."""
     number = process.number
     uuid = number * _TRACKS_A_PROCESS
