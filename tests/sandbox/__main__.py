@@ -30,6 +30,7 @@ PLANTED = {
 """What each kind of breach is planted as, before the command begins."""
 SKIPPED = 77
 """As a lane of .ci/lanes.py ends that could not run: no check passes because it did not look."""
+XDG = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 LIBRARY = "int planted(void) { return 0; }"
 
 
@@ -107,6 +108,9 @@ def _watch(case: Case, folder: Path, words: Sequence[str]) -> tuple[Watched, lis
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
         "ETPROF_LOCKS": str(folder / "locks"),
+        # Nothing of whoever runs the lane, such as an emulator that is set up.
+        "ETPROF_CACHE": str(folder / "home" / "cache"),
+        **{name: str(folder / "home" / name) for name in XDG},
     }
     if case.adb_port is not None:
         environment["ANDROID_ADB_SERVER_PORT"] = str(case.adb_port)
