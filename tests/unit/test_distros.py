@@ -74,7 +74,7 @@ def test_pip_works_inside_as_outside(tmp_path: Path) -> None:
     shown = (
         f"env:\nglobal:\n  /etc/xdg/pip/pip.conf, exists: False\n  /etc/pip.conf, exists: True\n"
         f"    global.timeout: 180\nsite:\n  /usr/pip.conf, exists: False\nuser:\n"
-        f"  /root/.config/pip/pip.conf, exists: True\n"
+        f"  /home/someone/.config/pip/pip.conf, exists: True\n"
         f"    global.extra-index-url: file://{index} https://index.invalid/simple\n"
     )
     variables = {
@@ -83,7 +83,7 @@ def test_pip_works_inside_as_outside(tmp_path: Path) -> None:
     }  # fmt: skip
     settings = read_pip_settings(shown, variables)
     assert settings.files == (Path("/etc/pip.conf"),)
-    assert settings.user_files == (Path("/root/.config/pip/pip.conf"),)
+    assert settings.user_files == (Path("/home/someone/.config/pip/pip.conf"),)
     assert set(settings.environment) == {
         *("PIP_FIND_LINKS", "PIP_CONSTRAINT", "https_proxy", "SSL_CERT_DIR")
     }

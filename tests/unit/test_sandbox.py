@@ -56,7 +56,7 @@ def test_what_nothing_names_is_a_breach(tmp_path: Path) -> None:
     ]
     breaches = [
         Event("open", f"{tmp_path}/other"),
-        Event("open", "/root/.ssh/id"),
+        Event("open", "/home/someone/.ssh/id"),
         Event("exec", "./fsmonitor"),
         Event("exec", f"{tmp_path}/git"),
         Event("exec", "/bin/sh"),
