@@ -155,6 +155,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def toys(session: nox.Session) -> None:
+    """All unit tests beside a toy column, format, finding, target and backend; or give names."""
+    install_with_group(session, "test")
+    run(session, "python", "-m", "tests.toys", "suite", *session.posargs)
+
+
+@nox.session(python=False)
 def hostile(session: nox.Session) -> None:
     """Damaged files of every kind over every subcommand: 60 s, or `-- --cases 10000`."""
     install_with_group(session, "test")

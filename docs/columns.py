@@ -1,4 +1,4 @@
-"""Prints the list of columns in python_api.md, from where they are declared.
+"""Prints the columns of every table, from where they are declared: the site's page Columns.
 
 usage: python docs/columns.py
 """

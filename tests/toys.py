@@ -1,14 +1,19 @@
 """A toy of each thing that people add: the files that it takes, and what must then be there.
 
-`python -m tests.toys FOLDER` checks them in a process whose etprof has the toys.
+`python -m tests.toys check FOLDER` checks them in a process whose etprof has the toys.
+`python -m tests.toys suite [NAME …]` (`nox -s toys`) runs all unit tests beside each toy.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,5 +154,52 @@ def check(folder: Path) -> None:
     assert json.loads((folder / "toys/manifest.json").read_text())["platform"] == "toy"
 
 
+def run_suite(names: Sequence[str], processes: int) -> int:
+    """Runs the unit tests of a copy of the tree for each toy; returns how many suites were red.
+
+    What a toy turns red is a second place that has to be changed with it.
+    """
+    from tests.mutants.copies import copy_tree, environment_of, is_editable
+
+    if is_editable():
+        sys.exit("an editable etprof hides the copy that has the toy: use `nox -s toys`")
+    red = 0
+    for name in names:
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="toys-") as folder:
+            add(copy_tree(Path(folder)), TOYS[name])
+            # Some tests go over the files that git tracks.
+            subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+            subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+            argv = [
+                sys.executable, "-m", "pytest", "tests/unit", "-q", "-n", str(processes),
+                "-m", "not full and not slow", "-p", "no:cacheprovider", "--tb=short",
+            ]  # fmt: skip
+            done = subprocess.run(argv, cwd=folder, env=environment_of(Path(folder)), check=False)
+        red += done.returncode != 0
+        state = "red" if done.returncode else "green"
+        print(f"toy {name}: unit tests {state} ({time.monotonic() - started:.0f} s)", flush=True)
+    return red
+
+
+def main() -> int:
+    """Checks the toys of this process's etprof, or runs the unit tests beside each toy."""
+    parser = argparse.ArgumentParser(prog="python -m tests.toys", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check").add_argument("folder", type=Path)
+    suite = commands.add_parser("suite")
+    suite.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(TOYS)}; all without"
+    )
+    suite.add_argument("--processes", type=int, default=2, help="that run the tests")
+    arguments = parser.parse_args()
+    if arguments.command == "check":
+        check(arguments.folder)
+        return 0
+    if unknown := set(arguments.names) - TOYS.keys():
+        parser.error(f"no toy is called {', '.join(sorted(unknown))}")
+    return int(run_suite(arguments.names or list(TOYS), arguments.processes) > 0)
+
+
 if __name__ == "__main__":
-    check(Path(sys.argv[1]))
+    sys.exit(main())

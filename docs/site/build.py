@@ -26,6 +26,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 LISTED = re.compile(r"^- \[(.+?)\]\((\S+\.md)\)", re.MULTILINE)
 GENERATED = {
     "Reference": {
+        "columns.md": "Columns of the tables",
         "commands.md": "Commands and their options",
         "files.md": "Fields of configs and matrices",
         "messages.md": "Messages and their exit codes",

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docs.columns import column_lists
+
 import etprof
 from etprof.base import errors
 from etprof.bench.matrix import Matrix
@@ -36,6 +38,7 @@ _PURPOSES = {
 def pages() -> dict[str, str]:
     """Returns the text of each generated page by its file name."""
     return {
+        "columns.md": f"# Columns\n\n{column_lists()}",
         "commands.md": commands_page(),
         "files.md": files_page(),
         "messages.md": messages_page(),

@@ -27,7 +27,7 @@ def test_a_toy_of_each_takes_few_files(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     path = os.pathsep.join([str(tmp_path / "python"), str(ROOT)])
     done = run_command(
-        [sys.executable, "-m", "tests.toys", tmp_path / "work"],
+        [sys.executable, "-m", "tests.toys", "check", tmp_path / "work"],
         folder=ROOT,
         environment={"PYTHONPATH": path},
     )
