@@ -90,8 +90,8 @@ class CommandParser(argparse.ArgumentParser):
     `--debug` is known before and after every subcommand.
     """
 
-    def __init__(self, *words: Any, **settings: Any) -> None:  # noqa: ANN401 - argparse's own
-        super().__init__(*words, **settings)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - argparse's own
+        super().__init__(*args, **kwargs)
         self.add_argument(
             DEBUG_FLAG,
             action="store_true",
@@ -102,13 +102,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing all flags and leaving."""
-        wrong = _INVALID_CHOICE.search(message)
-        choices = [word.strip(" '") for word in wrong[2].split(",")] if wrong else []
-        meant = suggest(wrong[1], choices) if wrong else ""
-        if wrong:
+        match = _INVALID_CHOICE.search(message)
+        choices = [choice.strip(" '") for choice in match[2].split(",")] if match else []
+        suggestion = suggest(match[1], choices) if match else ""
+        if match:
             # Python 3.11 puts them in quotes, 3.13 does not: one text in all versions.
-            message = message.replace(wrong[2], ", ".join(choices))
-        raise UsageError(f"{message}{meant or ';'} see `{self.prog} --help`")
+            message = message.replace(match[2], ", ".join(choices))
+        raise UsageError(f"{message}{suggestion or ';'} see `{self.prog} --help`")
 
 
 class Command(Protocol):
@@ -156,66 +156,68 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def run_command_line(words: Sequence[str]) -> int:
+def run_command_line(argv: Sequence[str]) -> int:
     """Runs one command line; raises EtprofError for every failure the user can act on."""
     # Without a subcommand no flags of any are asked for.
-    command = next((word for word in words if word in COMMANDS), "")
-    if not words:
+    command = next((argument for argument in argv if argument in COMMANDS), "")
+    if not argv:
         build_parser(command).print_help()
         return 0
     try:
-        arguments, unknown = build_parser(command).parse_known_args(words)
+        arguments, unknown = build_parser(command).parse_known_args(argv)
         if unknown:
             action = getattr(arguments, "action", None) or ""
             command = f"etprof {arguments.command} {action}".rstrip()
             raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
     except UsageError as error:
-        taken = [word for word in words if word.startswith("-") and os.path.lexists(word)]
-        if not taken:
+        dash_paths = [
+            argument for argument in argv if argument.startswith("-") and os.path.lexists(argument)
+        ]
+        if not dash_paths:
             raise
-        raise UsageError(f"{error}; a path that begins with a dash is ./{taken[0]}") from None
+        raise UsageError(f"{error}; a path that begins with a dash is ./{dash_paths[0]}") from None
     check_surroundings(arguments.command)
     return cast("int", arguments.run(arguments))
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs etprof and returns its exit code; a user's mistake is one line, never a traceback.
 
     So is a defect of etprof, with exit code 70 and a report for its maintainers.
     """
     _prepare_streams()
-    is_process = words is None
-    if words is None:
-        words = sys.argv[1:]
-        _prepare_process(words)
+    is_process = argv is None
+    if argv is None:
+        argv = sys.argv[1:]
+        _prepare_process(argv)
     try:
         with interruptible(ends_process=is_process):
-            code = run_command_line(words)
+            code = run_command_line(argv)
             sys.stdout.flush()
     except EtprofError as error:
-        if is_debugging(words):
+        if is_debugging(argv):
             print(clean_lines("".join(traceback.format_exception(error))), file=sys.stderr)
         print(clean_lines(f"etprof: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
-        code = _tell_interruption(interrupt)
+        code = _report_interruption(interrupt)
         if is_process:
-            _leave(code)
+            _exit_immediately(code)
         return code
     except BrokenPipeError:
-        _give_up_output()
+        _discard_output()
         return 141
     except OSError as error:
         # Without a number the system said nothing: it is a library's word for something else.
-        return end_unexpectedly(error, words) if error.errno is None else _tell_refusal(error)
+        return end_unexpectedly(error, argv) if error.errno is None else _report_os_error(error)
     # Everything else is our fault; a traceback's exit code of 1 would mean a regression.
     except Exception as error:  # noqa: BLE001
         missing = isinstance(error, ModuleNotFoundError)
-        return (_tell_missing_package if missing else end_unexpectedly)(error, words)
+        return (_report_missing_package if missing else end_unexpectedly)(error, argv)
     return code
 
 
-def _prepare_process(words: Sequence[str]) -> None:
+def _prepare_process(argv: Sequence[str]) -> None:
     """Saves a process of etprof's own what only a long one has use for: a third of `analyze`.
 
     And gives it a home where its user has none.
@@ -224,28 +226,28 @@ def _prepare_process(words: Sequence[str]) -> None:
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, *gc.get_threshold()[1:])
     # At its end the interpreter looks through all objects once more, to free what the system does.
     atexit.register(gc.freeze)
-    if not _READS.isdisjoint(words[:2]):
+    if not _READS.isdisjoint(argv[:2]):
         # Threads of NumPy's BLAS spin when they start; no child of these commands inherits it.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _tell_refusal(error: OSError) -> int:
-    """Tells what the system refused, and returns the exit code."""
+def _report_os_error(error: OSError) -> int:
+    """Reports what the system refused; returns the exit code."""
     is_of_output = error.filename is None and error.errno in _REFUSALS
-    _give_up_output()
+    _discard_output()
     if is_of_output:
         print(f"etprof: cannot use standard output: {error.strerror or error}", file=sys.stderr)
         return OutputError.exit_code
     if error.filename is None:
-        return _tell_lack(error)
+        return _report_exhaustion(error)
     # Of a path that was given: its name is too long, its folder closed.
     problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
     print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return InputFileError.exit_code
 
 
-def _tell_lack(error: OSError) -> int:
-    """Tells what the system has not enough of, or no more; returns the exit code."""
+def _report_exhaustion(error: OSError) -> int:
+    """Reports a missing resource or folder; returns the exit code."""
     problem = f"the system refused a call: {error.strerror or error}; check limits and free memory"
     try:
         check_folder()
@@ -256,18 +258,18 @@ def _tell_lack(error: OSError) -> int:
     return TargetError.exit_code
 
 
-def _tell_missing_package(error: Exception, words: Sequence[str]) -> int:
-    """Tells which package is not installed, as where runs are only read; returns the exit code."""
+def _report_missing_package(error: Exception, argv: Sequence[str]) -> int:
+    """Reports the package that is not installed; returns the exit code."""
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if package in {"", "etprof"} or importlib.util.find_spec(package) is not None:
-        return end_unexpectedly(error, words)
+        return end_unexpectedly(error, argv)
     problem = f"this needs {package}, which is not installed; `etprof doctor` says how to get it"
     print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return BuildError.exit_code
 
 
-def _tell_interruption(interrupt: KeyboardInterrupt) -> int:
-    """Says that etprof was asked to end; returns the exit code."""
+def _report_interruption(interrupt: KeyboardInterrupt) -> int:
+    """Reports the interruption; returns the exit code."""
     caught = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
     # After SIGHUP there may be no terminal to tell it to.
     with suppress(OSError):
@@ -275,7 +277,7 @@ def _tell_interruption(interrupt: KeyboardInterrupt) -> int:
     return caught.exit_code
 
 
-def _leave(code: int) -> NoReturn:
+def _exit_immediately(code: int) -> NoReturn:
     """Ends the process at once: taking PyTorch's modules apart takes Python seconds."""
     # Its reader may be gone, and a caller may have closed it.
     with suppress(OSError, ValueError):
@@ -297,7 +299,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="surrogateescape" if is_utf8 else ASCII_ERRORS)
 
 
-def _give_up_output() -> None:
+def _discard_output() -> None:
     """Sends what is still to be written nowhere: its reader or its disk will not take it."""
     # A caller of `main` may collect what it prints: no descriptor, and nothing left to write.
     with suppress(io.UnsupportedOperation):

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             [] if folder is None else [UnbrokenLine(f"Report: {folder / 'report.html'}")]
         )
         is_full = arguments.full or arguments.top is not None
-        ends.append(all_of_it(source, assessment, _beside(arguments)))
+        ends.append(full_output_hint(source, assessment, _etdump_flags(arguments)))
         show_assessment(
             assessment, as_json=arguments.json, full=is_full, top=arguments.top, ends=ends
         )
@@ -112,10 +112,10 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
     def describe(calls: Mapping[int, str]) -> DelegationReport:
         from etprof.etrecord import program as reading
 
-        found = program or reading.find_program(record)
-        if found is None:
+        program_path = program or reading.find_program(record)
+        if program_path is None:
             return reading.describe_etrecord(record, calls)
-        return reading.describe_program(found, record)
+        return reading.describe_program(program_path, record)
 
     try:
         return load_alone(
@@ -130,26 +130,26 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
         raise
 
 
-def _beside(arguments: argparse.Namespace) -> list[str | Path]:
+def _etdump_flags(arguments: argparse.Namespace) -> list[str | Path]:
     """Returns the flags that say what an ETDump is of, as they were given."""
     names = ("etrecord", "program", "method", "time_scale", "clock_hz")
-    given = {name: getattr(arguments, name) for name in names}
+    values = {name: getattr(arguments, name) for name in names}
     return [
-        word
-        for name, value in given.items()
+        argument
+        for name, value in values.items()
         if value is not None
-        for word in (f"--{name.replace('_', '-')}", value)
+        for argument in (f"--{name.replace('_', '-')}", value)
     ]
 
 
-def all_of_it(source: Path, assessment: Assessment, flags: Iterable[object] = ()) -> str:
+def full_output_hint(source: Path, assessment: Assessment, flags: Iterable[object] = ()) -> str:
     """Says which command prints what the brief answer leaves out."""
     from etprof.base.units import count_of
     from etprof.tables.brief import further_findings
 
-    left = further_findings(assessment)
-    told = f", with {count_of(left, 'more finding')}" if left else ""
-    return f"All of it{told}: {command_line('analyze', source, *flags, '--full')}"
+    remaining_findings = further_findings(assessment)
+    note = f", with {count_of(remaining_findings, 'more finding')}" if remaining_findings else ""
+    return f"All of it{note}: {command_line('analyze', source, *flags, '--full')}"
 
 
 def show_assessment(
@@ -174,9 +174,9 @@ def _source(arguments: argparse.Namespace) -> Path:
     """Returns the one source that was given, by position or by flag."""
     from etprof.base.errors import UsageError
 
-    given = [path for path in (arguments.source, arguments.run_dir) if path is not None]
-    if len(given) != 1:
+    sources = [path for path in (arguments.source, arguments.run_dir) if path is not None]
+    if len(sources) != 1:
         raise UsageError(
             "give one run directory or ETDump, as in `etprof analyze out_toy_cnn/runs/linux`"
         )
-    return Path(given[0])
+    return Path(sources[0])

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     matrix = load_matrix(arguments.matrix)
     units, left_out = expand(matrix)
     if not units:
-        reasons = "; ".join(dict.fromkeys(each.reason for each in left_out))
+        reasons = "; ".join(dict.fromkeys(combination.reason for combination in left_out))
         raise UsageError(f"{arguments.matrix}: every combination is left out: {reasons}")
     if arguments.dry_run:
         return _show_plan(arguments, units, left_out)
@@ -89,11 +89,15 @@ def _show_plan(
     from etprof.base.units import count_of
     from etprof.tables.brief import AnswerLine, Brief
 
-    reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
+    reasons = [
+        {"combination": combination.text, "reason": combination.reason} for combination in left_out
+    ]
     plan = [unit.identity() for unit in units]
     programs = len({unit.program for unit in units})
-    told = f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure"
-    brief = Brief((AnswerLine(told),), lines=tuple(_planned(units, left_out)))
+    headline = (
+        f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure"
+    )
+    brief = Brief((AnswerLine(headline),), lines=tuple(_planned(units, left_out)))
     answer(arguments, {"runs": plan, "left_out": reasons}, brief)
     return 0
 
@@ -107,15 +111,15 @@ def _planned(units: list[Unit], left_out: list[SkippedCombination]) -> Iterator[
         threads = ", ".join(map(str, unit.threads))
         yield f"{number:4}  {unit.text}: SME {modes}; threads {threads}"
     for device in dict.fromkeys(unit.device for unit in units):
-        for what, runner, preset in (
+        for verb, runner, preset in (
             ("starts", device.runner, device.preset),
             ("counts microkernels with", device.trace_runner, device.trace_preset),
         ):
             if runner is not None or preset is not None:
-                named = runner or f"the runner of preset {preset}"
-                yield UnbrokenLine(f"device {device.name} {what} {named}")
-    for each in left_out:
-        yield f"   –  {each.text}: {each.reason}"
+                runner_name = runner or f"the runner of preset {preset}"
+                yield UnbrokenLine(f"device {device.name} {verb} {runner_name}")
+    for combination in left_out:
+        yield f"   –  {combination.text}: {combination.reason}"
 
 
 def _measure(
@@ -140,12 +144,12 @@ def _measure(
         wait=not arguments.no_wait,
     )
     with BenchReporter(len(units)) as reporter:
-        kept = MatrixSession(units, request, store, reporter).run()
-    table, rest, document = _report(matrix.name, folder, kept, left_out)
+        stored_units = MatrixSession(units, request, store, reporter).run()
+    table, further_tables, document = _report(matrix.name, folder, stored_units, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
-    says = [each["says"] for each in document["sme2_pays"]]
-    answer(arguments, document, listed(table, ends=[*says, where], rest=rest))
-    return TargetError.exit_code if any(entry.outcome.errors for entry in kept) else 0
+    sentences = [row["says"] for row in document["sme2_pays"]]
+    answer(arguments, document, listed(table, ends=[*sentences, where], rest=further_tables))
+    return TargetError.exit_code if any(unit.outcome.errors for unit in stored_units) else 0
 
 
 def _scheduler_address(text: str | None) -> str | None:
@@ -154,7 +158,7 @@ def _scheduler_address(text: str | None) -> str | None:
 
 
 def _report(
-    name: str, folder: Path, kept: list[StoredUnit], left_out: list[SkippedCombination]
+    name: str, folder: Path, stored_units: list[StoredUnit], left_out: list[SkippedCombination]
 ) -> tuple[Table, list[Table], dict[str, Any]]:
     """Writes summary.json and summary.md; returns the tables and the document."""
     from etprof.base.atomic import write_json, write_text
@@ -167,13 +171,13 @@ def _report(
         summary_table,
     )
 
-    rows = make_rows(kept)
-    document = summary_document(name, rows, kept, left_out)
+    rows = make_rows(stored_units)
+    document = summary_document(name, rows, stored_units, left_out)
     write_json(folder / "summary.json", document)
-    write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
+    write_text(folder / "summary.md", render_markdown(name, rows, stored_units, left_out))
     speed = speed_table(rows)
-    rest = [table for table in (speed, prompt_length_table(rows)) if table.rows]
-    return summary_table(name, rows), rest, document
+    further_tables = [table for table in (speed, prompt_length_table(rows)) if table.rows]
+    return summary_table(name, rows), further_tables, document
 
 
 class BenchReporter:
@@ -215,10 +219,10 @@ class BenchReporter:
             device = unit.device.name
             if device not in self._bars:
                 self._bars[device] = self._progress.add_task("", total=None)
-            words = f"{unit.text}: {text}"
+            description = f"{unit.text}: {text}"
             self._progress.update(
                 self._bars[device],  # type: ignore[arg-type]
-                description=words,
+                description=description,
                 completed=done,
                 total=total,
             )

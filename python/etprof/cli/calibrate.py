@@ -25,8 +25,8 @@ from etprof.cli.flags import (
     STORE,
     THREADS,
     add_flags,
+    choice_list,
     seconds,
-    several_of,
     whole_number,
 )
 from etprof.cli.measuring import listening
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SIDES = ("first", "second")
 _PRECISIONS = ("fp32", "fp16", "int8")
-_TIMED = (LOCAL, *(each.name for each in TARGETS if each.policy.proves_times))
+_TIMED = (LOCAL, *(target.name for target in TARGETS if target.policy.proves_times))
 _MOST_RUNS = 100
 EXAMPLES = """\
 examples:
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": USUAL_SECONDS}),
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
         ("--peaks", bool, "", "measure what the device can do at most: products and streams"),
-        ("--precisions", several_of(*_PRECISIONS), "LIST",
+        ("--precisions", choice_list(*_PRECISIONS), "LIST",
          "with --peaks: of the products (default fp32,fp16,int8)"),
         ("--launches", whole_number(2, MOST_LAUNCHES), "N",
          "with --peaks: launches of each product (default 6)"),
@@ -98,14 +98,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}")
     program = describe_program(arguments.model)
     folder = arguments.out or runs_folder(program.name, "calibrate")
-    several = range(1, arguments.runs + 1) if arguments.runs > 1 else ()
-    folders = [folder / f"run{number}" for number in several] or [folder]
-    measured = [[_block_medians(side) for side in _measure(arguments, each)] for each in folders]
-    result = calibrate([(one, other) for one, other in measured], pairs=arguments.pairs)
+    run_numbers = range(1, arguments.runs + 1) if arguments.runs > 1 else ()
+    folders = [folder / f"run{number}" for number in run_numbers] or [folder]
+    measured = [
+        [_block_medians(side) for side in _measure(arguments, run_folder)] for run_folder in folders
+    ]
+    result = calibrate([(first, second) for first, second in measured], pairs=arguments.pairs)
     document = {"schema_version": 2, **dataclasses.asdict(result)}
     write_json(folder / "calibration.json", document)
-    kept = _keep(arguments.store, folders[0], result)
-    lines = (*_describe(result), *([kept] if kept else ()))
+    store_note = _keep(arguments.store, folders[0], result)
+    lines = (*_describe(result), *([store_note] if store_note else ()))
     answer(arguments, document, listed(None, lines=lines))
     return 0
 
@@ -117,9 +119,9 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     """Raises UsageError for a flag that would change nothing, and without anything to measure."""
     from etprof.base.errors import UsageError
 
-    given = [f"--{name}" for name in _OF_PEAKS if getattr(arguments, name) is not None]
-    if given and not arguments.peaks:
-        raise UsageError(f"{given[0]} is for --peaks; leave it out")
+    flags = [f"--{name}" for name in _OF_PEAKS if getattr(arguments, name) is not None]
+    if flags and not arguments.peaks:
+        raise UsageError(f"{flags[0]} is for --peaks; leave it out")
     if arguments.peaks and arguments.model is not None:
         raise UsageError(f"--peaks has programs of its own; leave out {arguments.model}")
     if arguments.peaks and arguments.store is not None:
@@ -151,11 +153,13 @@ def _run_peaks(arguments: argparse.Namespace) -> int:
     folder = arguments.out or runs_folder("peaks", target.platform)
     source = find_model_folders()[0] / "peak_programs.py"
     precisions = arguments.precisions or _PRECISIONS
-    wanted = [(name, precision) for name in peaks.PRODUCTS for precision in precisions]
-    wanted += [(name, "fp32") for name in peaks.STREAMS]
+    exports = [(name, precision) for name in peaks.PRODUCTS for precision in precisions]
+    exports += [(name, "fp32") for name in peaks.STREAMS]
     requests = {
-        f"{name}_{each}": ExportRequest(f"{source}:{name}", each, outdir=folder / "artifacts")
-        for name, each in wanted
+        f"{name}_{precision}": ExportRequest(
+            f"{source}:{name}", precision, outdir=folder / "artifacts"
+        )
+        for name, precision in exports
     }
     for request in requests.values():
         if find_export(request) is None:
@@ -170,12 +174,12 @@ def _run_peaks(arguments: argparse.Namespace) -> int:
         measured = measure_config(config, target, listener)
     if measured.errors:
         raise TargetError(f"not every peak was measured: {'; '.join(measured.errors)}")
-    found = peaks.read_peaks(config.folder)
-    document = found.model_dump(mode="json")
+    device_peaks = peaks.read_peaks(config.folder)
+    document = device_peaks.model_dump(mode="json")
     write_json(folder / PEAKS_FILE, document)
-    kept = f"Kept for {found.device}: reports of its runs show them from now on"
-    answer(arguments, document, listed(PEAKS.of_each(found.peaks), lines=(kept,)))
-    keep_peaks(found)
+    closing_note = f"Kept for {device_peaks.device}: reports of its runs show them from now on"
+    answer(arguments, document, listed(PEAKS.of_each(device_peaks.peaks), lines=(closing_note,)))
+    keep_peaks(device_peaks)
     return 0
 
 
@@ -241,7 +245,7 @@ def _describe(result: Calibration) -> list[str]:
     from etprof.tables.verdicts import describe_effect
 
     smallest = result.smallest_effect
-    found = "nothing up to 2×" if smallest is None else _with_bounds(smallest)
+    smallest_text = "nothing up to 2×" if smallest is None else _with_bounds(smallest)
     lines = [
         (
             f"Measured against itself in {result.measured_pairs} blocks: "
@@ -252,7 +256,7 @@ def _describe(result: Calibration) -> list[str]:
             f"False alarms with {result.pairs} blocks: {result.false_alarms} of "
             f"{result.comparisons}, so at most {format_share(result.most_false_alarms)}"
         ),
-        f"In one run, {result.pairs} blocks find 8 times in 10: {found}",
+        f"In one run, {result.pairs} blocks find 8 times in 10: {smallest_text}",
     ]
     between = result.between_runs
     if between is None:
@@ -265,7 +269,7 @@ def _describe(result: Calibration) -> list[str]:
     return lines
 
 
-def _with_bounds(found: Estimate) -> str:
+def _with_bounds(estimate: Estimate) -> str:
     from etprof.base.units import format_share
 
-    return f"{format_share(found.value)} ({format_share(found.low)} … {format_share(found.high)})"
+    return f"{format_share(estimate.value)} ({format_share(estimate.low)} … {format_share(estimate.high)})"

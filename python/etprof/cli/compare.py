@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from etprof.views.documents import comparison_document
 
-        documents = [comparison_document(entry) for entry in comparisons]
+        documents = [comparison_document(comparison) for comparison in comparisons]
         show_json({"comparisons": documents} if len(documents) > 1 else documents[0])
         return 0
     from etprof.tables.brief import brief_comparison, listed
@@ -89,14 +89,17 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
     from etprof.analysis.compare.pairs import match_groups
 
     baseline, candidate = _groups(arguments)
-    pairs = match_groups([_load(each) for each in baseline], [_load(each) for each in candidate])
-    for one, other in pairs:
-        refuse_unlike(one, other, arguments.allow)
+    pairs = match_groups([_load(path) for path in baseline], [_load(path) for path in candidate])
+    for baseline_side, candidate_side in pairs:
+        refuse_unlike(baseline_side, candidate_side, arguments.allow)
     return [
         compare_sides(
-            one, other, margin=arguments.margin, known=_known_spreads(arguments.store, one, other)
+            baseline_side,
+            candidate_side,
+            margin=arguments.margin,
+            known=_known_spreads(arguments.store, baseline_side, candidate_side),
         )
-        for one, other in pairs
+        for baseline_side, candidate_side in pairs
     ]
 
 
@@ -112,10 +115,10 @@ def _groups(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
     return arguments.runs[:1], arguments.runs[1:]
 
 
-def _known_spreads(store: str | None, one: Side, other: Side) -> dict[str, Spread]:
+def _known_spreads(store: str | None, baseline: Side, candidate: Side) -> dict[str, Spread]:
     """What runs of these series are known to differ by on their device, by metric."""
-    are_runs = one.run.manifest is not None and other.run.manifest is not None
-    if one.run.source == other.run.source or not are_runs:
+    are_runs = baseline.run.manifest is not None and candidate.run.manifest is not None
+    if baseline.run.source == candidate.run.source or not are_runs:
         return {}
     from etprof.analysis.split.cold_start import HISTORY_NAMES
     from etprof.history.run_spread import known_spreads
@@ -124,9 +127,11 @@ def _known_spreads(store: str | None, one: Side, other: Side) -> dict[str, Sprea
     history = find_store(store)
     if history is None:
         return {}
-    places = [(Path(str(side.run.source)), side.experiment.name) for side in (one, other)]
+    run_experiments = [
+        (Path(str(side.run.source)), side.experiment.name) for side in (baseline, candidate)
+    ]
     with history, history.session() as session:
-        return known_spreads(session, places, HISTORY_NAMES.values())
+        return known_spreads(session, run_experiments, HISTORY_NAMES.values())
 
 
 def _load(text: str) -> tuple[RunAnalysis, str | None]:

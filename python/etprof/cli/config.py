@@ -54,10 +54,10 @@ def _check(arguments: argparse.Namespace) -> int:
     path = arguments.config
     config = load_config(path)
     names = [experiment.name for experiment in config.experiments]
-    told = f"{path} is valid: {count_of(len(names), 'experiment')} ({', '.join(names)})"
+    headline = f"{path} is valid: {count_of(len(names), 'experiment')} ({', '.join(names)})"
     document = {"config": str(path), "experiments": names, "starts": list_starts(config)}
     lines = tuple(f"  {line}" for line in describe_starts(config))
-    answer(arguments, document, Brief((AnswerLine(told),), lines=lines))
+    answer(arguments, document, Brief((AnswerLine(headline),), lines=lines))
     return 0
 
 

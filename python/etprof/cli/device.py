@@ -130,11 +130,11 @@ def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
         "power": power,
     }
     verdict = "is not in force" if differences else "is in force"
-    told = AnswerLine(
+    headline = AnswerLine(
         f"Profile {profile} {verdict} on {adb.serial}", "red" if differences else "green"
     )
     lines = tuple(f"power: {line}" for line in power)
-    answer(arguments, document, Brief((told,), table=table, lines=lines))
+    answer(arguments, document, Brief((headline,), table=table, lines=lines))
     return TargetError.exit_code if differences else 0
 
 

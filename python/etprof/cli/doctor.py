@@ -43,20 +43,24 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import PARTS
 
-    given = {"serial": arguments.serial, "connect": arguments.connect, "runner": arguments.runner}
+    target_options = {
+        "serial": arguments.serial,
+        "connect": arguments.connect,
+        "runner": arguments.runner,
+    }
     if arguments.target:
-        findings = examine_target(arguments.target, given)
-    elif any(given.values()):
+        findings = examine_target(arguments.target, target_options)
+    elif any(target_options.values()):
         raise UsageError("--serial, --connect and --runner are of a target: give --target android")
     else:
         findings = examine()
     table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
     urgent = sorted(findings, key=lambda finding: _ORDER.index(finding.status))
     missing = sum(finding.status == "missing" for finding in findings)
-    told = AnswerLine(f"{count_of(missing, 'needed part')} missing", "bold red")
+    headline = AnswerLine(f"{count_of(missing, 'needed part')} missing", "bold red")
     if not missing:
-        place = "on this device" if arguments.target else "here"
-        told = AnswerLine(f"Models can be profiled {place}", "green")
-    brief = Brief((told,), table=PARTS.of(dataclasses.asdict(finding) for finding in urgent))
+        location = "on this device" if arguments.target else "here"
+        headline = AnswerLine(f"Models can be profiled {location}", "green")
+    brief = Brief((headline,), table=PARTS.of(dataclasses.asdict(finding) for finding in urgent))
     answer(arguments, {"findings": table.records()}, brief)
     return BuildError.exit_code if missing else 0

@@ -61,10 +61,10 @@ def _show_status(arguments: argparse.Namespace) -> int:
     from etprof.tables.machine import EMULATOR_PARTS
     from etprof.targets.emulator.installation import find_parts
 
-    parts = find_parts()
-    table = EMULATOR_PARTS.of(parts)
+    components = find_parts()
+    table = EMULATOR_PARTS.of(components)
     answer(arguments, {"parts": table.records()}, listed(table))
-    return 0 if all(part.path for part in parts) else BuildError.exit_code
+    return 0 if all(component.path for component in components) else BuildError.exit_code
 
 
 def _remove(arguments: argparse.Namespace) -> int:
@@ -74,7 +74,9 @@ def _remove(arguments: argparse.Namespace) -> int:
 
     cache = Cache.find()
     freed = cache.remove()
-    told = f"Removed {cache.folder}: {format_size(freed)}" if freed else f"{cache.folder} is empty"
+    message = (
+        f"Removed {cache.folder}: {format_size(freed)}" if freed else f"{cache.folder} is empty"
+    )
     document = {"folder": str(cache.folder), "freed_bytes": freed}
-    answer(arguments, document, listed(None, lines=[told]))
+    answer(arguments, document, listed(None, lines=[message]))
     return 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import command_line
-from etprof.cli.flags import ALLOW_INACCURATE, FULL, JSON, add_flags, decibels, share, word_list
+from etprof.cli.flags import ALLOW_INACCURATE, FULL, JSON, add_flags, decibels, name_list, share
 from etprof.cli.output import answer
 
 if TYPE_CHECKING:
@@ -86,18 +86,18 @@ def _add_lowering(parser: argparse.ArgumentParser) -> None:
         ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
         ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
          {"default": "greedy"}),
-        ("--operators", word_list, "LIST", "delegate only these, such as linear,convolution",
+        ("--operators", name_list, "LIST", "delegate only these, such as linear,convolution",
          {"default": ()}),
-        ("--config-precisions", word_list, "LIST", "of fp32,static_quant,dynamic_quant; all",
+        ("--config-precisions", name_list, "LIST", "of fp32,static_quant,dynamic_quant; all",
          {"default": ()}),
-        ("--rewrite", word_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
+        ("--rewrite", name_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
          {"default": (), "dest": "rewrites"}),
-        ("--scope", word_list, "LIST",
+        ("--scope", name_list, "LIST",
          "parts in another precision: 'encoder.*=fp32' for modules, type:add=fp32 for operators",
          {"default": (), "dest": "scopes"}),
         ("--embeddings", EMBEDDINGS, "",
          "quantise nn.Embedding: a scale per row, or per 32 values with _b32"),
-        ("--float-layers", word_list, "LIST", "modules that compute in float32: each as PATH=fp32",
+        ("--float-layers", name_list, "LIST", "modules that compute in float32: each as PATH=fp32",
          {"default": ()}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
@@ -153,15 +153,17 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
         outdir=arguments.outdir,
         out=arguments.out,
         least={
-            name: least
+            name: floor
             for name in Floors.model_fields
-            if (least := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None
+            if (floor := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None
         },
         text=arguments.text,
         tokenizer=arguments.tokenizer,
         options=ExportOptions(
             **{
-                **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)},
+                **{
+                    option.name: getattr(arguments, option.name) for option in fields(ExportOptions)
+                },
                 "scopes": (
                     *arguments.scopes,
                     *(f"{path}=fp32" for path in arguments.float_layers),
@@ -191,14 +193,14 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace, before: Path | No
     )  # fmt: skip
 
 
-def show_export(  # noqa: PLR0913 - keyword-only: what else is told
+def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
     arguments: argparse.Namespace,
     manifest: ExportManifest,
     report: DelegationReport | None,
     files: ExportedFiles,
     *,
     explain: bool = False,
-    told: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     measured: Path | None = None,
     flags: tuple[str | Path, ...] = (),
 ) -> None:
@@ -229,8 +231,8 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     brief = Brief(
         (
             AnswerLine(headline(manifest, report)),
-            *map(AnswerLine, told),
-            *_tell_more(manifest, report),
+            *map(AnswerLine, remarks),
+            *_detail_lines(manifest, report),
         ),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
@@ -246,7 +248,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
             SCOPES.of(manifest.scopes),
             *outside[1:],
             *left_out,
-            *(f"library says: {each}" for each in manifest.log),
+            *(f"library says: {line}" for line in manifest.log),
             *written,
         ),
     )
@@ -259,7 +261,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     answer(arguments, document, brief)
 
 
-def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[AnswerLine]:
+def _detail_lines(manifest: ExportManifest, report: DelegationReport) -> Iterator[AnswerLine]:
     """Yields what a text was read like, and each thing that was asked for and found nothing to do."""
     from etprof.backends.registry import BY_NAME
     from etprof.tables.brief import AnswerLine
@@ -349,10 +351,10 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
         split_precision,
     )
 
-    model, own = split_precision(name)
+    model, named_precision = split_precision(name)
     request = ExportRequest(
         model=model,
-        precision=own or (USUAL_PRECISION if precision is None else precision),
+        precision=named_precision or (USUAL_PRECISION if precision is None else precision),
         backend=backend or DEFAULT,
         allow_inaccurate=allow_inaccurate,
         options=ExportOptions(scopes=scopes),
@@ -361,18 +363,18 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
     if manifest is None:
         return export_model(request, StageProgress()).pte
     program = request.files().pte
-    say(f"Using {program}, exported earlier{_tell_options(manifest)}{way_out}")
+    say(f"Using {program}, exported earlier{_describe_options(manifest)}{way_out}")
     return program
 
 
-def _tell_options(manifest: ExportManifest) -> str:
+def _describe_options(manifest: ExportManifest) -> str:
     """Returns what the program differs in from one that is exported now, such as its weights."""
     from etprof.export.request import ExportOptions
 
     usual = asdict(ExportOptions())
-    given = [
+    differing_options = [
         name.replace("_", "-")
         for name, value in manifest.options.items()
         if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
     ]
-    return f" with {', '.join(given)}" if given else ""
+    return f" with {', '.join(differing_options)}" if differing_options else ""

@@ -80,7 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
         else None
     )
     show_export(
-        arguments, manifest, report, files, told=(*_asked(plan), *manifest.log), flags=_NEXT
+        arguments,
+        manifest,
+        report,
+        files,
+        remarks=(*_plan_summary(plan), *manifest.log),
+        flags=_NEXT,
     )
     return 0
 
@@ -88,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 _NEXT = ("--generate", "32", "--prompt-tokens", "1,2,3")
 
 
-def _asked(plan: LlmPlan) -> Iterator[str]:
+def _plan_summary(plan: LlmPlan) -> Iterator[str]:
     weights = {
         "random": "random, for base.checkpoint is not given: its text means nothing",
         "checkpoint": "of base.checkpoint",
@@ -107,7 +112,7 @@ def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
     brief = Brief(
         (AnswerLine(f"{name}: the YAML and its files can be used; nothing was exported"),),
         lines=(
-            *_asked(plan),
+            *_plan_summary(plan),
             *(
                 f"Reads {setting}: {clean(file['path'])} as {file['read_as']}"
                 for setting, file in plan.reads().items()

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from etprof.base.limits import LARGEST_SEED, MOST_SECONDS, MOST_THREADS
 
-Word = TypeVar("Word", int, str)
+Choice = TypeVar("Choice", int, str)
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
 _MOST_HZ = 1e12
@@ -56,27 +56,27 @@ CLOCK: Final[tuple[Row, ...]] = (
 _FOLDER_NAMES = {"--out": "--outdir", "--outdir": "--out"}
 
 
-def word_list(text: str) -> tuple[str, ...]:
+def name_list(text: str) -> tuple[str, ...]:
     """Words with commas between them."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def path_list(text: str) -> tuple[Path, ...]:
     """Paths with commas between them."""
-    return tuple(Path(part) for part in text.split(",") if part)
+    return tuple(Path(path) for path in text.split(",") if path)
 
 
-def several_of(*allowed: Word) -> Callable[[str], tuple[Word, ...]]:
+def choice_list(*allowed: Choice) -> Callable[[str], tuple[Choice, ...]]:
     """Returns a parser of words with commas between them, each of them one of `allowed`."""
 
-    def parse(text: str) -> tuple[Word, ...]:
-        known = {str(each): each for each in allowed}
-        words = text.split(",")
-        if not set(words) <= set(known) or len(set(words)) < len(words):
+    def parse(text: str) -> tuple[Choice, ...]:
+        choice_of = {str(choice): choice for choice in allowed}
+        names = text.split(",")
+        if not set(names) <= set(choice_of) or len(set(names)) < len(names):
             raise argparse.ArgumentTypeError(
-                f"{text!r}: give {', '.join(known)}, or several of them with commas between"
+                f"{text!r}: give {', '.join(choice_of)}, or several of them with commas between"
             )
-        return tuple(known[word] for word in words)
+        return tuple(choice_of[name] for name in names)
 
     return parse
 
@@ -99,10 +99,10 @@ def add_flags(parser: argparse._ActionsContainer, *rows: Row) -> None:
 
 def _accept_either_name(parser: argparse._ActionsContainer, rows: tuple[Row, ...]) -> None:
     """Takes `--out` where a folder is `--outdir`, and the other way round; help shows one name."""
-    given = {name for names, *_ in rows for name in names.split()} & set(_FOLDER_NAMES)
-    if len(given) != 1:
+    folder_flags = {name for names, *_ in rows for name in names.split()} & set(_FOLDER_NAMES)
+    if len(folder_flags) != 1:
         return
-    (name,) = given
+    (name,) = folder_flags
     row = next(row for row in rows if name in row[0].split())
     if row[1] is Path and row[2] == "DIR":
         parser.add_argument(
@@ -115,19 +115,19 @@ def _accept_either_name(parser: argparse._ActionsContainer, rows: tuple[Row, ...
         )
 
 
-def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:
-    """Returns a type for whole numbers from `least` to `most`."""
+def whole_number(minimum: int, maximum: int = LARGEST_SEED) -> Callable[[str], int]:
+    """Returns a type for whole numbers from `minimum` to `maximum`."""
 
     def parse(text: str) -> int:
         is_number = text.isascii() and text.isdigit()
         # More digits are not read: that takes the square of their number.
         value = int(text[-_MOST_DIGITS:]) if is_number else None
         is_long = is_number and len(text.lstrip("0")) > _MOST_DIGITS
-        if not is_long and (value is None or value < least):
-            raise argparse.ArgumentTypeError(f"must be at least {least}, not {text}")
-        if is_long or value is None or value > most:
+        if not is_long and (value is None or value < minimum):
+            raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
+        if is_long or value is None or value > maximum:
             raise argparse.ArgumentTypeError(
-                f"must be at most {most}, not {text[:_MOST_DIGITS]}{'…' if is_long else ''}"
+                f"must be at most {maximum}, not {text[:_MOST_DIGITS]}{'…' if is_long else ''}"
             )
         return value
 

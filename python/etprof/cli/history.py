@@ -188,13 +188,15 @@ def _add(arguments: argparse.Namespace) -> int:
                 continue
             # Not before: no history is made where nothing is to be kept.
             store = store or stack.enter_context(_open(arguments, create=True))
-            for entry in store.add(runs, moves=True):
-                how = "added" if entry.is_new else "known"
-                failure = f", failed: {entry.run.failure}" if entry.run.failure else ""
-                lines.append(f"{how} #{entry.run_id} {run_dir} {entry.run.experiment}{failure}")
+            for addition in store.add(runs, moves=True):
+                how = "added" if addition.is_new else "known"
+                failure = f", failed: {addition.run.failure}" if addition.run.failure else ""
+                lines.append(
+                    f"{how} #{addition.run_id} {run_dir} {addition.run.experiment}{failure}"
+                )
                 added.append({
-                    "run_id": entry.run_id, "run_dir": str(run_dir), "is_new": entry.is_new,
-                    "experiment": entry.run.experiment, "failure": entry.run.failure,
+                    "run_id": addition.run_id, "run_dir": str(run_dir), "is_new": addition.is_new,
+                    "experiment": addition.run.experiment, "failure": addition.run.failure,
                 })  # fmt: skip
     refused = [f"not added: {reason}" for reason in unread]
     document = {"runs": added, "not_added": [str(reason) for reason in unread]}
@@ -229,8 +231,8 @@ def _show(arguments: argparse.Namespace) -> int:
         if arguments.json:
             show_json(document)
         elif arguments.full or len(runs) == 1:
-            for found in runs:
-                show_answer(brief_run(found), full=arguments.full)
+            for run in runs:
+                show_answer(brief_run(run), full=arguments.full)
         else:
             show_answer(listed(RUNS.of(runs)), full=False)
     return 0
@@ -278,14 +280,14 @@ def _pin(arguments: argparse.Namespace) -> int:
         if arguments.remove:
             series = store.write(lambda session: unpin(session, name))
             count = count_of(series, "series", "series")
-            told = f"{name} is no baseline any more (it was one of {count})"
-            answer(arguments, {"removed": name, "series": series}, listed(None, lines=[told]))
+            message = f"{name} is no baseline any more (it was one of {count})"
+            answer(arguments, {"removed": name, "series": series}, listed(None, lines=[message]))
             return 0
         runs = store.write(pin)
     numbers = ", ".join(f"#{number}" for number in runs)
     check = command_line("history", "check", "--baseline", name)
-    told = f"{name} is now {numbers}; `{check}` compares with it"
-    answer(arguments, {"baseline": name, "run_ids": runs}, listed(None, lines=[told]))
+    message = f"{name} is now {numbers}; `{check}` compares with it"
+    answer(arguments, {"baseline": name, "run_ids": runs}, listed(None, lines=[message]))
     return 0
 
 
@@ -311,8 +313,8 @@ def _changes(arguments: argparse.Namespace) -> int:
 
     metric = _check_metric(arguments.metric, "--metric")
     with _open(arguments) as store, store.session() as session:
-        found, doubtful = find_changes(session, metric, _filters(arguments))
-        table = CHANGES.of(found, title=metric_label(metric))
+        changes, doubtful = find_changes(session, metric, _filters(arguments))
+        table = CHANGES.of(changes, title=metric_label(metric))
         doubts = [
             f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
             f"tell a step of {format_change(doubt.change)} from a drift"
@@ -321,7 +323,7 @@ def _changes(arguments: argparse.Namespace) -> int:
         document = {"metric": metric, "changes": table.records(), "doubts": doubts}
         missing = f"No change of level in {metric}"
         answer(arguments, document, listed(table, missing=missing, lines=doubts))
-        return int(arguments.fail and bool(standing_regressions(session, found)))
+        return int(arguments.fail and bool(standing_regressions(session, changes)))
 
 
 def _noise(arguments: argparse.Namespace) -> int:
@@ -330,10 +332,10 @@ def _noise(arguments: argparse.Namespace) -> int:
     from etprof.tables.brief import listed
 
     with _open(arguments) as store, store.session() as session:
-        found = device_spreads(session)
+        spreads = device_spreads(session)
     missing = "Nothing is known yet: add three runs of one series"
-    document = {"spreads": [asdict(each) for each in found]}
-    answer(arguments, document, listed(NOISE.of(found), missing=missing))
+    document = {"spreads": [asdict(spread) for spread in spreads]}
+    answer(arguments, document, listed(NOISE.of(spreads), missing=missing))
     return 0
 
 
@@ -350,8 +352,8 @@ def _export(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{path} exists and is not overwritten; choose another name")
     with _open(arguments) as store, store.session() as session:
         count = export_runs(session, path, kind, _filters(arguments))
-    told = UnbrokenLine(f"Wrote {count_of(count, 'run')} to {path}")
-    answer(arguments, {"runs": count, "file": str(path)}, listed(None, lines=[told]))
+    message = UnbrokenLine(f"Wrote {count_of(count, 'run')} to {path}")
+    answer(arguments, {"runs": count, "file": str(path)}, listed(None, lines=[message]))
     return 0
 
 
@@ -364,15 +366,15 @@ def _import(arguments: argparse.Namespace) -> int:
     with _open(arguments, create=True) as store:
         done = import_runs(store, export)
     pinned = f", pinned {count_of(done.baselines, 'baseline')}" if done.baselines else ""
-    told = f"Added {count_of(done.added, 'run')}, {format_count(done.known)} were known{pinned}"
-    answer(arguments, asdict(done), listed(None, lines=[told]))
+    message = f"Added {count_of(done.added, 'run')}, {format_count(done.known)} were known{pinned}"
+    answer(arguments, asdict(done), listed(None, lines=[message]))
     return 0
 
 
 def _filters(arguments: argparse.Namespace) -> dict[str, str]:
     """Returns the flags that choose runs."""
-    given = {flag: getattr(arguments, flag) for flag in _FILTERS}
-    return {flag: value for flag, value in given.items() if value is not None}
+    filters = {flag: getattr(arguments, flag) for flag in _FILTERS}
+    return {flag: value for flag, value in filters.items() if value is not None}
 
 
 def _check_request(arguments: argparse.Namespace) -> CheckRequest:

@@ -90,13 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
         "missing": list(notes),
         "set_aside": str(done.set_aside) if done.set_aside else None,
     }
-    told = [AnswerLine(f"{done.folder}: {', '.join(each.kind for each in sources)}")]
+    answer_lines = [AnswerLine(f"{done.folder}: {', '.join(source.kind for source in sources)}")]
     if done.set_aside is not None:
-        told.append(AnswerLine(f"The run that was there is now {done.set_aside}"))
+        answer_lines.append(AnswerLine(f"The run that was there is now {done.set_aside}"))
     if clock is not None:
-        told.append(AnswerLine(f"Clock of the ETDump: {clock}"))
+        answer_lines.append(AnswerLine(f"Clock of the ETDump: {clock}"))
     lines = tuple(AnswerLine(f"Missing: {note}", "yellow") for note in notes)
-    answer(arguments, document, Brief(tuple(told), lines=lines, ends=(_next_step(done.folder),)))
+    answer(
+        arguments,
+        document,
+        Brief(tuple(answer_lines), lines=lines, ends=(_next_step(done.folder),)),
+    )
     return 0
 
 

@@ -33,34 +33,34 @@ _HARMLESS: Final = re.compile(r"[\w./,:+=-]*")
 _CREDENTIALS: Final = re.compile(r"://[^\s/@]*@|\b(?:pass\w*|sslpassword|token|secret)=[^\s&'\"]+")
 
 
-def is_debugging(words: Sequence[str]) -> bool:
+def is_debugging(argv: Sequence[str]) -> bool:
     """Whether tracebacks are asked for."""
-    return DEBUG_FLAG in words or bool(os.environ.get(DEBUG_VARIABLE))
+    return DEBUG_FLAG in argv or bool(os.environ.get(DEBUG_VARIABLE))
 
 
-def end_unexpectedly(error: Exception, words: Sequence[str]) -> int:
+def end_unexpectedly(error: Exception, argv: Sequence[str]) -> int:
     """Tells of a defect of etprof on one line, with the path of its report; returns the exit code.
 
     With `--debug` or ETPROF_DEBUG the traceback is shown before it.
     """
-    told = _format(error)
-    if is_debugging(words):
-        print(clean_lines(told), file=sys.stderr)
+    traceback_text = _format(error)
+    if is_debugging(argv):
+        print(clean_lines(traceback_text), file=sys.stderr)
     if isinstance(error, MemoryError):
         problem = "there is not enough memory for this; close other programs, or give it less"
     else:
         problem = f"a defect of etprof itself: {_reason(error)}"
     try:
-        path = write_report(told, words)
+        path = write_report(traceback_text, argv)
     except (OutputError, OSError, ImportError, MemoryError) as refusal:
-        kept = f"no report could be written ({refusal}); {DEBUG_FLAG} shows the traceback"
+        report_note = f"no report could be written ({refusal}); {DEBUG_FLAG} shows the traceback"
     else:
-        kept = f"please send the report in {path} to its maintainers"
-    print(clean_lines(f"etprof: {problem}; {kept}"), file=sys.stderr)
+        report_note = f"please send the report in {path} to its maintainers"
+    print(clean_lines(f"etprof: {problem}; {report_note}"), file=sys.stderr)
     return EXIT_CODE
 
 
-def write_report(told: str, words: Sequence[str]) -> Path:
+def write_report(traceback_text: str, argv: Sequence[str]) -> Path:
     """Writes what happened into a file that only this user can read; returns its path.
 
     Raises OutputError or OSError when there is no place for it.
@@ -73,15 +73,19 @@ def write_report(told: str, words: Sequence[str]) -> Path:
     from etprof.base.atomic import replacing
 
     now = datetime.now(UTC)
-    secrets = [word for word, shown in zip(words, _shown(words), strict=True) if shown != word]
+    secrets = [
+        argument
+        for argument, redacted in zip(argv, _redacted(argv), strict=True)
+        if redacted != argument
+    ]
     text = "\n".join(
         [
             f"etprof {__version__}, {now.isoformat(timespec='seconds')}",
             f"Python {platform.python_version()}, {platform.platform()}",
             *(f"{name} {_version(name)}" for name in _PACKAGES),
-            f"command: {shlex.join(['etprof', *_shown(words)])}",
+            f"command: {shlex.join(['etprof', *_redacted(argv)])}",
             "",
-            _without(told, [*secrets, os.environ.get("ETPROF_HISTORY", "")]),
+            _without(traceback_text, [*secrets, os.environ.get("ETPROF_HISTORY", "")]),
         ]
     )
     folder = Path(tempfile.gettempdir())
@@ -108,25 +112,27 @@ def _format(error: Exception) -> str:
 def _reason(error: Exception) -> str:
     """Returns the type and what the error says, on one line."""
     try:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
     # As above.
     except Exception:  # noqa: BLE001
-        said = ""
-    shown = clean(said, _LONGEST_REASON)
+        message = ""
+    reason = clean(message, _LONGEST_REASON)
     name = type(error).__name__
-    return f"{name}: {_without(shown, [])}" if shown else name
+    return f"{name}: {_without(reason, [])}" if reason else name
 
 
-def _shown(words: Sequence[str]) -> Iterator[str]:
+def _redacted(argv: Sequence[str]) -> Iterator[str]:
     """Yields the command line; what may be a password, a text or a device's name is left out."""
     previous = ""
-    for word in words:
-        flag, is_joined, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    for argument in argv:
+        flag, is_joined, value = (
+            argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        )
         is_plain = _HARMLESS.fullmatch(value) and "://" not in value
         if (flag or previous) in _SECRET_FLAGS and (is_joined or not flag):
             is_plain = None
-        yield word if is_plain else f"{flag}{is_joined}{LEFT_OUT}"
-        previous = word
+        yield argument if is_plain else f"{flag}{is_joined}{LEFT_OUT}"
+        previous = argument
 
 
 def _without(text: str, secrets: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ def listening(arguments: argparse.Namespace) -> Iterator[Listener]:
         yield Listener(say, progress, patience_of(arguments))
 
 
-def _what_it_can_tell(run_directory: Path) -> str | None:
+def _describe_detectable_change(run_directory: Path) -> str | None:
     """Says what the machine was found to tell apart, where a history is at hand."""
     from etprof.history.store import find_store
 
@@ -54,7 +54,7 @@ def report_run(
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
-    from etprof.cli.analyze import all_of_it, show_assessment
+    from etprof.cli.analyze import full_output_hint, show_assessment
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
@@ -62,7 +62,7 @@ def report_run(
     from etprof.tables.findings import best_suggestion
     from etprof.targets.peaks import with_peaks
 
-    run = with_peaks(Run.load(run_directory, whole=False, with_reference=True))
+    run = with_peaks(Run.load(run_directory, strict=False, with_reference=True))
     if run.problem is not None:
         raise InputFileError(run.problem)
     page, next_step = run_directory / "report.html", None
@@ -71,7 +71,7 @@ def report_run(
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         next_step = best_suggestion(assessment)
-        ends = [UnbrokenLine(f"Report: {page}"), all_of_it(run_directory, assessment)]
+        ends = [UnbrokenLine(f"Report: {page}"), full_output_hint(run_directory, assessment)]
         command = None if next_step is None else command_in(next_step)
         ends += [] if command is None else [f"Next: {command}"]
         show_assessment(
@@ -81,12 +81,14 @@ def report_run(
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)
     if problems and not run.is_reportable:
-        told = f"{len(problems)} launches failed" if len(problems) > 1 else "a launch failed"
-        msg = f"{told}, as told above, and nothing is left to report; see {run_directory}"
+        failure = f"{len(problems)} launches failed" if len(problems) > 1 else "a launch failed"
+        msg = f"{failure}, as told above, and nothing is left to report; see {run_directory}"
         raise TargetError(msg)
-    able = _what_it_can_tell(run_directory) if run.is_reportable and run.is_timed else None
-    if able is not None and not arguments.json:
-        say(able)
+    detectable_change = (
+        _describe_detectable_change(run_directory) if run.is_reportable and run.is_timed else None
+    )
+    if detectable_change is not None and not arguments.json:
+        say(detectable_change)
     if is_brief:
         return TargetError.exit_code if problems else 0
     report = f"The report is {page}; everything" if page.is_file() else "Everything"

@@ -47,8 +47,8 @@ def _rows(model: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a row per method; the model's own figures stand in the first."""
     alone = len(model["methods"]) == 1
     methods = [
-        {"inputs": _describe_inputs(each, alone=alone), "macs": each["macs"]}
-        for each in model["methods"]
+        {"inputs": _describe_inputs(method, alone=alone), "macs": method["macs"]}
+        for method in model["methods"]
     ] or [{"inputs": "", "macs": None}]
     first = {"model": clean_lines(model["name"]), "parameters": model["parameters"]}
     return [

@@ -35,8 +35,8 @@ from etprof.cli.flags import (
     add_flags,
     decibels,
     duration,
+    name_list,
     whole_number,
-    word_list,
 )
 from etprof.cli.measuring import listening
 from etprof.cli.output import answer
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": "fp16"}),
         ("--backend", str, "", "the delegate that takes what it can (default)"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
-        ("--rewrite", word_list, "LIST", "search among these only; see docs/optimize.md",
+        ("--rewrite", name_list, "LIST", "search among these only; see docs/optimize.md",
          {"default": ("all",), "dest": "rewrites"}),
         ("--tolerance", decibels, "DB",
          "how many dB the result may be farther from eager than the model as it is (default 2)",
@@ -102,22 +102,22 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.outdir or Path(
         f"out_{request.model_name()}", f"optimize_{request.precision}"
     )
-    found = _search(request, folder, arguments)
-    page = _write_page(found, folder)
+    optimization = _search(request, folder, arguments)
+    page = _write_page(optimization, folder)
     from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.optimize import before_and_after, headline, steps_of
 
     brief = Brief(
-        (AnswerLine(headline(found)),),
-        table=before_and_after(found),
-        rest=(steps_of(found),),
-        ends=(*_sentences(found, folder), f"Steps, with --full here: {page}"),
+        (AnswerLine(headline(optimization)),),
+        table=before_and_after(optimization),
+        rest=(steps_of(optimization),),
+        ends=(*_sentences(optimization, folder), f"Steps, with --full here: {page}"),
     )
-    answer(arguments, found.model_dump(mode="json"), brief)
+    answer(arguments, optimization.model_dump(mode="json"), brief)
     return 0
 
 
-def _write_page(found: Optimization, folder: Path) -> Path:
+def _write_page(optimization: Optimization, folder: Path) -> Path:
     """Writes the search as a page, with those of the same model in other precisions beside it."""
     from etprof.base.atomic import write_text
     from etprof.cli.progress import say
@@ -125,7 +125,7 @@ def _write_page(found: Optimization, folder: Path) -> Path:
     from etprof.views.optimize import optimize_page
 
     page = folder / "optimize.html"
-    write_text(page, optimize_page(found, find_others(found, folder, say)))
+    write_text(page, optimize_page(optimization, find_others(optimization, folder, say)))
     return page
 
 
@@ -157,9 +157,11 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     target = make_target(arguments.target, fields, "--target")
     # What it needs is checked before anything is exported.
     target.describe()
-    wanted = TargetConfig(kind=arguments.target, serial=arguments.serial)
+    target_config = TargetConfig(kind=arguments.target, serial=arguments.serial)
     with listening(arguments) as listener:
-        prover = TargetEvaluator(target, wanted, listener, arguments.threads, arguments.blocks)
+        prover = TargetEvaluator(
+            target, target_config, listener, arguments.threads, arguments.blocks
+        )
         return Optimizer(
             request, folder, arguments.tolerance, arguments.budget, say, prover=prover
         ).run()
@@ -181,22 +183,24 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
     return request
 
 
-def _sentences(found: Optimization, folder: Path) -> list[str]:
+def _sentences(optimization: Optimization, folder: Path) -> list[str]:
     """Says what came out, and what to do next."""
     lines = (
-        [] if found.is_complete else ["the budget ended first; the same command goes on from here"]
+        []
+        if optimization.is_complete
+        else ["the budget ended first; the same command goes on from here"]
     )
-    if found.program is None:
+    if optimization.program is None:
         return [
             *lines,
             "no rewrite makes this program better; nothing was written but optimize.json",
         ]
-    program = folder / found.program
-    told = "these figures rank coverage, not speed; times of both, in turns:"
-    if found.gains:
-        told = "times hold for this target alone; for another device:"
+    program = folder / optimization.program
+    note = "these figures rank coverage, not speed; times of both, in turns:"
+    if optimization.gains:
+        note = "times hold for this target alone; for another device:"
     return [
         *lines,
-        f"{program} and its recipe are written; {told}",
-        f"  {command_line('profile', folder / (found.plain_program or ''), '--against', program)}",
+        f"{program} and its recipe are written; {note}",
+        f"  {command_line('profile', folder / (optimization.plain_program or ''), '--against', program)}",
     ]

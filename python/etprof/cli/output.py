@@ -48,7 +48,7 @@ def show_schema(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
-def show(*parts: Table | RenderableType | Path) -> None:
+def show(*renderables: Table | RenderableType | Path) -> None:
     """Prints tables, lines and what rich draws; of a table without rows nothing, paths whole."""
     from rich.console import Console
 
@@ -56,12 +56,12 @@ def show(*parts: Table | RenderableType | Path) -> None:
     from etprof.views.terminal import terminal_table, words
 
     console = Console()
-    for part in parts:
-        if isinstance(part, Path):
-            print(clean_lines(str(part)))
-        elif isinstance(part, str):
-            console.print(words(clean_lines(part)), crop=False)
-        elif not isinstance(part, Table):
-            console.print(part, crop=False)
-        elif part.rows:
-            console.print(terminal_table(part), crop=False)
+    for renderable in renderables:
+        if isinstance(renderable, Path):
+            print(clean_lines(str(renderable)))
+        elif isinstance(renderable, str):
+            console.print(words(clean_lines(renderable)), crop=False)
+        elif not isinstance(renderable, Table):
+            console.print(renderable, crop=False)
+        elif renderable.rows:
+            console.print(terminal_table(renderable), crop=False)

@@ -44,9 +44,9 @@ from etprof.cli.flags import (
     SERIAL,
     THREADS,
     add_flags,
+    choice_list,
     path_list,
     seconds,
-    several_of,
     whole_number,
 )
 from etprof.cli.measuring import listening, report_run
@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--runner", Path, "FILE", "a runner that you built (default: the target's own; Android: none)"),
         ("--trace-runner", Path, "FILE",
          "a runner built to count microkernels (default: the installed one; Android: none)"),
-        ("--sme-vector-bits", several_of(*get_args(VectorBits)), "N,…",
+        ("--sme-vector-bits", choice_list(*get_args(VectorBits)), "N,…",
          "emulator: streaming vector length, 128, 256 or 512 (default), or several", {"default": ()}),
         ("--instructions", bool, "",
          "emulator: count each operator's instructions too, with one thread"),
@@ -157,23 +157,25 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
     of_export = {"--dtype": arguments.dtype, "--backend": arguments.backend}
     of_export["--export"] = arguments.export or None
-    given = [flag for flag, value in of_export.items() if value is not None]
+    export_flags = [flag for flag, value in of_export.items() if value is not None]
     named = [name for name in (arguments.model, arguments.against) if name is not None]
-    if given and all(name.endswith(".pte") for name in named):
-        raise UsageError(f"{given[0]} is for a model's name; {named[0]} is already exported")
+    if export_flags and all(name.endswith(".pte") for name in named):
+        raise UsageError(f"{export_flags[0]} is for a model's name; {named[0]} is already exported")
     if arguments.dtype is not None and all(split_precision(name)[1] for name in named):
         raise UsageError(f"--dtype has no effect: {named[0]} names its precision; leave one out")
-    takes = kind_of(arguments.target).takes
+    accepted_options = kind_of(arguments.target).takes
     if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
-        able = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
-        raise UsageError(f"--sme-vector-bits is for --target {able}; leave it out")
+        target_names = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+        raise UsageError(f"--sme-vector-bits is for --target {target_names}; leave it out")
     if arguments.instructions and not kind_of(arguments.target).policy.proves_instructions:
-        able = " or ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
-        raise UsageError(f"--instructions is for --target {able}; leave it out")
+        target_names = " or ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+        raise UsageError(f"--instructions is for --target {target_names}; leave it out")
     for name in ("serial", "trace_runner"):
-        if getattr(arguments, name) is not None and name not in takes:
-            able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
-            raise UsageError(f"--{name.replace('_', '-')} is for --target {able}; leave it out")
+        if getattr(arguments, name) is not None and name not in accepted_options:
+            target_names = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for --target {target_names}; leave it out"
+            )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -195,7 +197,9 @@ def run(arguments: argparse.Namespace) -> int:
         programs.append(_find_program(arguments.against, arguments))
     config = _config(arguments, programs, generation, target)
     recorded = {"": _read_etrecord(arguments.etrecord, config.model)}
-    recorded |= {name: _read_etrecord(None, each.model) for name, each in config.programs.items()}
+    recorded |= {
+        name: _read_etrecord(None, program.model) for name, program in config.programs.items()
+    }
     reports = {name: report for name, report in recorded.items() if report is not None}
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener, delegations=reports)
@@ -207,29 +211,29 @@ def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
     from etprof.config import GenerationConfig
     from etprof.run.generation import parse_ids, plan_generation
 
-    beside = (
+    flag_names = (
         "prompt_tokens", "prompt_length", "prompt", "tokenizer", "prefill_method", "decode_method",
     )  # fmt: skip
-    given = {name: getattr(arguments, name) for name in beside}
+    options = {name: getattr(arguments, name) for name in flag_names}
     if arguments.generate is None:
-        for name, value in given.items():
+        for name, value in options.items():
             if value is not None:
                 raise UsageError(f"--{name.replace('_', '-')} is given without --generate N")
         return None
     if arguments.method is not None or arguments.inputs:
         msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
         raise UsageError(msg + "from the prompt; leave out --method and --inputs")
-    if not any(given[name] for name in ("prompt_tokens", "prompt_length", "prompt")):
+    if not any(options[name] for name in ("prompt_tokens", "prompt_length", "prompt")):
         raise UsageError(
             "--generate reads a prompt first: give --prompt-length N, of arbitrary tokens, where only "
             "speed matters, --prompt-tokens 1,2,3, or --prompt TEXT with --tokenizer FILE"
         )
-    tokens = given["prompt_tokens"]
+    tokens = options["prompt_tokens"]
     if tokens is not None:
-        given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
+        options["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
     # Says in words of flags what is wrong.
-    plan_generation(new_tokens=arguments.generate, **given)
-    return GenerationConfig(new_tokens=arguments.generate, **given)
+    plan_generation(new_tokens=arguments.generate, **options)
+    return GenerationConfig(new_tokens=arguments.generate, **options)
 
 
 def _target_config(arguments: argparse.Namespace) -> TargetConfig:
@@ -275,27 +279,30 @@ def _config(
         "instructions": arguments.instructions or None,
     }
     described = [describe_program(program) for program in programs]
-    names = name_programs([each.label for each in described])
-    against = "".join(f"_against_{each.label}" for each in described[1:])
+    names = name_programs([description.label for description in described])
+    against = "".join(f"_against_{description.label}" for description in described[1:])
     folder = runs_folder(described[0].name, f"{target.platform}{against}")
-    beside = zip(names[1:], programs[1:], strict=True)
-    given = {"inputs": arguments.inputs, "method": arguments.method}
+    compared_programs = zip(names[1:], programs[1:], strict=True)
+    shared_fields = {"inputs": arguments.inputs, "method": arguments.method}
     fields: dict[str, Any] = {
         "model": programs[0],
         "output_root": arguments.out or folder,
-        "programs": {name: _given({"model": path, **given}) for name, path in beside},
+        "programs": {
+            name: _without_none({"model": path, **shared_fields})
+            for name, path in compared_programs
+        },
         "inputs": arguments.inputs,
         "data": arguments.data,
         "method": arguments.method,
-        "target": _given(_target_config(arguments).model_dump(exclude_unset=True)),
+        "target": _without_none(_target_config(arguments).model_dump(exclude_unset=True)),
         "generation": generation,
         "experiments": [
-            _given({**named, **experiment})
+            _without_none({**named, **experiment})
             for named in _name_experiments(target, arguments.sme_vector_bits, names)
         ],
-        "measurement": _given(measurement),
+        "measurement": _without_none(measurement),
     }
-    return Config.model_validate(_given(fields))
+    return Config.model_validate(_without_none(fields))
 
 
 def name_programs(labels: Sequence[str]) -> list[str]:
@@ -308,14 +315,14 @@ def name_programs(labels: Sequence[str]) -> list[str]:
         return [""]
     if len(set(labels)) == 1:
         return list(_SIDES)
-    words = [label.split("_") for label in labels]
+    split_labels = [label.split("_") for label in labels]
     common = 0
-    while len({tuple(each[: common + 1]) for each in words}) == 1:
+    while len({tuple(pieces[: common + 1]) for pieces in split_labels}) == 1:
         common += 1
-    if any(len(each) == common for each in words):
+    if any(len(pieces) == common for pieces in split_labels):
         # One is the other's beginning: the last word that they share stands for it.
         common -= 1
-    shorter = ["_".join(each[common:])[:_LONGEST_NAME] for each in words]
+    shorter = ["_".join(pieces[common:])[:_LONGEST_NAME] for pieces in split_labels]
     return shorter if all(shorter) and len(set(shorter)) > 1 else list(_SIDES)
 
 
@@ -331,20 +338,20 @@ def _name_experiments(
     for mode in target.sme_modes():
         with_lengths = lengths if mode in SME_ON else ()
         for bits in with_lengths or (None,):
-            several = f"_{bits}" if len(with_lengths) > 1 else ""
+            length_suffix = f"_{bits}" if len(with_lengths) > 1 else ""
             for number, program in enumerate(programs):
-                name = "_".join(filter(None, (f"{target.platform}_{mode}{several}", program)))
+                name = "_".join(filter(None, (f"{target.platform}_{mode}{length_suffix}", program)))
                 named: dict[str, object] = {"name": name, "sme": mode}
                 named |= {"program": program} if number else {}
                 yield named if bits is None else {**named, "sme_vector_bits": bits}
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Leaves out what nobody said: the config has its defaults."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None:
+def _read_etrecord(explicit: Path | None, program: Path) -> DelegationReport | None:
     """Returns the delegation report of a program that came without one but with an ETRecord.
 
     One that merely lies beside the program may be anyone's, and is not opened. It is read before
@@ -355,17 +362,17 @@ def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None
     from etprof.run.directory import DELEGATION_REPORT
     from etprof.run.program import find_descriptions
 
-    if given is not None:
-        say(f"Reading {given}")
-        return describe_program(program, given)
-    found = find_etrecord(program)
-    if found is None or DELEGATION_REPORT in find_descriptions(program):
+    if explicit is not None:
+        say(f"Reading {explicit}")
+        return describe_program(program, explicit)
+    etrecord = find_etrecord(program)
+    if etrecord is None or DELEGATION_REPORT in find_descriptions(program):
         return None
-    if not is_own(program, found):
-        say(f"{found} was not opened; --etrecord {found} reads the modules' names from it")
+    if not is_own(program, etrecord):
+        say(f"{etrecord} was not opened; --etrecord {etrecord} reads the modules' names from it")
         return None
-    say(f"Reading {found}")
-    return describe_program(program, found)
+    say(f"Reading {etrecord}")
+    return describe_program(program, etrecord)
 
 
 def _find_program(name: str, arguments: argparse.Namespace) -> Path:

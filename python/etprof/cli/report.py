@@ -121,8 +121,8 @@ def load_thresholds(path: Path | None) -> Thresholds:
         return Thresholds.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, entry['loc'])) or 'document'}: {entry['msg']}"
-            for entry in error.errors()
+            f"{'.'.join(map(str, problem['loc'])) or 'document'}: {problem['msg']}"
+            for problem in error.errors()
         )
-        known = ", ".join(Thresholds.model_fields)
-        raise UsageError(f"{path} cannot be used: {problems}; the thresholds are {known}") from None
+        names = ", ".join(Thresholds.model_fields)
+        raise UsageError(f"{path} cannot be used: {problems}; the thresholds are {names}") from None

@@ -91,8 +91,8 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
     from etprof.config import parse_config, read_config_text
     from etprof.run.manifest import load_manifest
 
-    given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
-    if len(given) != 1:
+    sources = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
+    if len(sources) != 1:
         raise UsageError(
             "give one config, as in `etprof run config.json`, or --from-manifest RUN_DIR"
         )
@@ -101,26 +101,26 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
             raise UsageError(
                 "--allow-launcher is for --from-manifest; a config that you name may start anything"
             )
-        text = read_config_text(given[0], "etprof config init")
+        text = read_config_text(sources[0], "etprof config init")
     else:
-        manifest = load_manifest(given[0])
+        manifest = load_manifest(sources[0])
         content = ((manifest and manifest.config) or {}).get("content")
         if not isinstance(content, dict):
             raise UsageError(
-                f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` "
+                f"{sources[0]} has no manifest.json with a config; `etprof run` and `etprof profile` "
                 "write one"
             )
         text = json.dumps(content)
     # A manifest's paths are those of the folder in which its run was started.
-    folder = given[0].parent if arguments.from_manifest is None else Path()
-    config = parse_config(text, str(given[0]), folder)
+    folder = sources[0].parent if arguments.from_manifest is None else Path()
+    config = parse_config(text, str(sources[0]), folder)
     if arguments.from_manifest is not None and config.models_to_export():
         raise UsageError(
-            f"{given[0]}: its config names {config.models_to_export()[0]}, and a run directory may "
+            f"{sources[0]}: its config names {config.models_to_export()[0]}, and a run directory may "
             "be a stranger's: export that model, and put its .pte there"
         )
     return config, {
-        "path": str(given[0]),
+        "path": str(sources[0]),
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
 
@@ -137,7 +137,7 @@ def _export_models(config: Config) -> Config:
         path = export_named(program.named_model, allow_inaccurate=inaccurate, scopes=program.scopes)
         return program.model_copy(update={"model": path, "scopes": ()})
 
-    programs = {name: exported(each) for name, each in config.programs.items()}
+    programs = {name: exported(program) for name, program in config.programs.items()}
     return exported(config.model_copy(update={"programs": programs} if programs else {}))
 
 
@@ -173,7 +173,7 @@ def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
     settings = configured_settings(config)
     # The program may be on another machine.
     has_references = config.model.is_file() and any(
-        each.references for each in configured_program(config).every.values()
+        description.references for description in configured_program(config).every.values()
     )
     planned = plan(
         configured_experiments(config, arguments.only),
@@ -182,22 +182,24 @@ def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
         has_references=has_references,
     )
     timed = sum(map(len, planned.timing))
-    least_s = timed * (settings.min_seconds + settings.cool_down_s)
+    minimum_s = timed * (settings.min_seconds + settings.cool_down_s)
     launches = [
         {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
         for launch in planned.launches
     ]
     starts = {
         "model": str(config.model),
-        "programs": {name: str(each.model) for name, each in config.programs.items()},
+        "programs": {name: str(program.model) for name, program in config.programs.items()},
         "experiments": list_starts(config),
     }
-    told = (
+    headline = (
         f"{count_of(timed, 'timed launch', 'timed launches')}, at least "
-        f"{format_duration(least_s * 1e9)}; warm-up, loading and the passes come on top"
+        f"{format_duration(minimum_s * 1e9)}; warm-up, loading and the passes come on top"
     )
-    numbered = (f"{number:4}  {each.text}" for number, each in enumerate(planned.launches, start=1))
+    numbered = (
+        f"{number:4}  {launch.text}" for number, launch in enumerate(planned.launches, start=1)
+    )
     lines = (*describe_starts(config), *numbered, *planned.notes)
-    document = {"launches": launches, "least_timing_s": least_s, "starts": starts}
-    answer(arguments, document, Brief((AnswerLine(told),), lines=lines))
+    document = {"launches": launches, "least_timing_s": minimum_s, "starts": starts}
+    answer(arguments, document, Brief((AnswerLine(headline),), lines=lines))
     return 0

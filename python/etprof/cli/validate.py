@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     worst = [
         finding for name in reversed(_VERDICTS) for finding in findings if finding.level == name
     ]
-    told = AnswerLine(f"{folder}: {_VERDICTS[level]}", CHECKS.columns[0].styles.get(level, ""))
+    headline = AnswerLine(f"{folder}: {_VERDICTS[level]}", CHECKS.columns[0].styles.get(level, ""))
     document = {"verdict": level, "findings": table.records()}
-    answer(arguments, document, Brief((told,), table=CHECKS.of(worst)))
+    answer(arguments, document, Brief((headline,), table=CHECKS.of(worst)))
     return _EXIT_CODES[level]
