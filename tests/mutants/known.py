@@ -205,7 +205,7 @@ MUTATIONS = (
     ),
     Mutation(
         47, "blocks that start slow are not told", "run/validation.py",
-        "sum(known) < len(known) / 2", "sum(known) < 0", (INTEGRITY,),
+        "sum(settled) < len(settled) / 2", "sum(settled) < 0", (INTEGRITY,),
     ),
     Mutation(
         48, "an operator's emulated speed-up is told", "analysis/compare/comparison.py",

@@ -142,7 +142,7 @@ def test_minibench_keeps_a_mean_and_says_so(folder: Path) -> None:
     assert (told["model"], told["platform"]) == ("mv2", "android")
     assert any("how they spread is not known" in each for each in told["missing"])
     assert any("ram_pss_usage(mb)" in each for each in told["missing"])
-    run = Run.load(folder / "run", whole=False)
+    run = Run.load(folder / "run", strict=False)
     (block,) = run.timed["imported"].blocks
     assert (block.latency_ns, block.inferences_per_sample) == ([4_250_000], 50)
     assert block.load.total_ns == 31_500_000
@@ -158,7 +158,7 @@ def test_minibench_keeps_a_mean_and_says_so(folder: Path) -> None:
 def test_the_ios_app_keeps_every_inference(folder: Path) -> None:
     told = imported(folder, "ios.log")
     assert (told["model"], told["platform"]) == ("mv2", "ios")
-    run = Run.load(folder / "run", whole=False)
+    run = Run.load(folder / "run", strict=False)
     (block,) = run.timed["imported"].blocks
     assert block.latency_ns == [12_000_000, 12_500_000, 11_800_000]
     assert block.load.total_ns == 40_000_000
@@ -170,7 +170,7 @@ def test_the_ios_app_keeps_every_inference(folder: Path) -> None:
 def test_several_logs_are_launches(folder: Path) -> None:
     (folder / "again.log").write_text(runner_log(LOGGED_MS, threads=2))
     imported(folder, "runner.log", "again.log")
-    blocks = Run.load(folder / "run", whole=False).timed["imported"].blocks
+    blocks = Run.load(folder / "run", strict=False).timed["imported"].blocks
     assert [block.block for block in blocks] == [0, 1]
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from etprof.base.text import as_operand, command_line
 from etprof.cli import build_parser
 from etprof.cli.optimize import _sentences
-from etprof.run.manifest import way_on
+from etprof.run.manifest import resume_hint
 from etprof.tables.brief import command_in
 from etprof.tables.machine import EMULATOR_PARTS
 from etprof.targets.policy import RequiredPart
@@ -84,7 +84,7 @@ def test_what_is_printed_can_be_pasted(folder: Path, case: str) -> None:
 def test_a_run_that_was_cut_off_goes_on_by_what_is_printed() -> None:
     manifest = cast("Any", SimpleNamespace(config={"content": {}}))
     for path, word in (("-cut", "./-cut"), (ODD_NAME, ODD_NAME)):
-        (command,) = printed_commands(way_on(manifest, Path(path)))
+        (command,) = printed_commands(resume_hint(manifest, Path(path)))
         assert pasted(command) == ["run", "--from-manifest", word, "--resume"]
 
 

@@ -82,7 +82,7 @@ def test_no_folder_at_all_is_said(nobody: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_run_is_shown_where_no_peaks_can_be_kept(nobody: Path) -> None:
     """`profile` ended in 70 after it had measured."""
-    run = Run.load(write_measured(nobody / "run", MeasuredRun()), whole=False)
+    run = Run.load(write_measured(nobody / "run", MeasuredRun()), strict=False)
     assert run.is_timed
     assert with_peaks(run) == run
     (nobody / f"etprof-user-{os.getuid()}").chmod(0o777)

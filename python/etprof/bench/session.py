@@ -176,11 +176,11 @@ class MatrixSession:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.run for each in added)
                 if unit.model.generation is not None:
-                    generated = LoadedRun.load(run, whole=False)
+                    generated = LoadedRun.load(run, strict=False)
                     quality = generated.programs[0].quality
                     work = count_prompt_work(analyze_run(generated))
                 is_reported = not outcome.worker and has_summary(run, load_manifest(run))
-                loaded = None if is_reported else LoadedRun.load(run, whole=False)
+                loaded = None if is_reported else LoadedRun.load(run, strict=False)
                 if loaded is not None and loaded.is_reportable:
                     write_report_files(assess_run(analyze_run(loaded)), run)
             # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.

@@ -282,15 +282,12 @@ def _config(
     names = name_programs([description.label for description in described])
     against = "".join(f"_against_{description.label}" for description in described[1:])
     folder = runs_folder(described[0].name, f"{target.platform}{against}")
-    compared_programs = zip(names[1:], programs[1:], strict=True)
-    shared_fields = {"inputs": arguments.inputs, "method": arguments.method}
+    compared = zip(names[1:], programs[1:], strict=True)
+    shared = {"inputs": arguments.inputs, "method": arguments.method}
     fields: dict[str, Any] = {
         "model": programs[0],
         "output_root": arguments.out or folder,
-        "programs": {
-            name: _without_none({"model": path, **shared_fields})
-            for name, path in compared_programs
-        },
+        "programs": {name: _without_none({"model": path, **shared}) for name, path in compared},
         "inputs": arguments.inputs,
         "data": arguments.data,
         "method": arguments.method,

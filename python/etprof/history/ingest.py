@@ -55,7 +55,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
-    loaded = LoadedRun.load(run, whole=False)
+    loaded = LoadedRun.load(run, strict=False)
     manifest = loaded.manifest
     if manifest is None:
         msg = f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"

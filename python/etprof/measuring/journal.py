@@ -102,7 +102,7 @@ class Journal:
                 name: MeasuredProgram(
                     model=describe_model(each), inputs=tuple(map(identify, each.inputs))
                 )
-                for name, each in program.beside.items()
+                for name, each in program.further.items()
             },
             target=target.describe(),
         )

@@ -132,7 +132,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
 
 def find_wrong(run: Path) -> str | None:
     """Says what is wrong with the outputs so far; None when nothing is, or nobody knows."""
-    loaded = Run.load(run, whole=False)
+    loaded = Run.load(run, strict=False)
     every = (*loaded.experiments, *loaded.others)
     verdicts = [verdict for each in every for verdict in judge_outputs(each)]
     wrong = [each.text for each in verdicts if each.answer == "failed"]

@@ -265,7 +265,7 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
 def configured_program(config: Config) -> Program:
     """Returns the program with its inputs, and those that are measured in turns with it."""
     beside = {name: _find_program(each, config) for name, each in config.programs.items()}
-    return replace(_find_program(config, config), beside=beside)
+    return replace(_find_program(config, config), further=beside)
 
 
 def _find_program(given: ProgramConfig, config: Config) -> Program:

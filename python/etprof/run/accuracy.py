@@ -69,12 +69,12 @@ class Verdict(Record):
     @property
     def text(self) -> str:
         """The answer in words, for a banner."""
-        words = {
+        failure_texts = {
             "lowering": "lowering is not faithful",
             "precision": "precision is not good enough",
             "text": "the language model is ruined",
         }
-        return f"{self.where}: {words[self.question]}: {self.reason}"
+        return f"{self.where}: {failure_texts[self.question]}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ def judge_text(
         return _failed_text("its scores of the text are not finite")
     if eager is None:
         return unknown("text", "nobody read the text with the float32 model")
-    most = _MOST_PERPLEXITY.get(_kind(precision))
-    if most is None:
+    maximum_ratio = _MOST_PERPLEXITY.get(_kind(precision))
+    if maximum_ratio is None:
         return unknown("text", f"no threshold is known for precision {precision}")
     if eager > _KNOWS * vocabulary:
         return unknown(
@@ -144,11 +144,11 @@ def judge_text(
             f"the model does not know the text: its perplexity in float32 is {format_number(eager)} of "
             f"{format_count(vocabulary)} tokens; give trained weights, or a text of its own",
         )
-    if perplexity <= most * eager:
+    if perplexity <= maximum_ratio * eager:
         return Verdict(question="text", answer="passed")
     return _failed_text(
         f"its perplexity of the text is {format_number(perplexity)} instead of float32's "
-        f"{format_number(eager)}, {format_number(perplexity / eager)} times as much and not {most:g} at most"
+        f"{format_number(eager)}, {format_number(perplexity / eager)} times as much and not {maximum_ratio:g} at most"
     )
 
 
@@ -158,7 +158,7 @@ def _failed_text(reason: str) -> Verdict:
 
 def _kind(precision: str | None) -> str:
     name = precision or ""
-    return next((each for each in FLOORS if name == each or name.startswith(f"{each}_")), "")
+    return next((kind for kind in FLOORS if name == kind or name.startswith(f"{kind}_")), "")
 
 
 def find_floors(precision: str | None) -> Floors | None:
@@ -166,13 +166,13 @@ def find_floors(precision: str | None) -> Floors | None:
     return FLOORS.get(_kind(precision))
 
 
-def judge_precision(found: Iterable[Parity], floors: Floors, where: str = AT_EXPORT) -> Verdict:
+def judge_precision(parities: Iterable[Parity], floors: Floors, where: str = AT_EXPORT) -> Verdict:
     """Says whether outputs are good enough beside the float32 model's."""
-    return _worst("precision", where, [(each, floors.snr_db, floors) for each in found])
+    return _worst("precision", where, [(parity, floors.snr_db, floors) for parity in parities])
 
 
 def judge_lowering(
-    found: Iterable[Parity],
+    parities: Iterable[Parity],
     precision: str | None,
     costs_db: Mapping[int, float | None],
     where: str = AT_EXPORT,
@@ -185,11 +185,11 @@ def judge_lowering(
     if limits is None:
         return unknown("lowering", f"no threshold is known for precision {precision}", where)
     rows = []
-    for each in found:
-        cost = costs_db.get(each.index)
+    for parity in parities:
+        cost = costs_db.get(parity.index)
         reachable = limits.usual_db if cost is None else cost - _MARGIN_DB
-        least = max(limits.least_db, min(limits.usual_db, reachable))
-        rows.append((each, least, None))
+        floor_db = max(limits.least_db, min(limits.usual_db, reachable))
+        rows.append((parity, floor_db, None))
     return _worst("lowering", where, rows)
 
 
@@ -212,56 +212,62 @@ def _worst(
         return order[verdict.answer], ratio
 
     first = min(judged, key=rank)
-    untold = [each for each in judged if each.answer == "unknown" and each is not first]
-    told = "; ".join(filter(None, [first.reason, *(each.reason for each in untold)]))
-    return first.model_copy(update={"reason": told})
+    unjudged = [
+        verdict for verdict in judged if verdict.answer == "unknown" and verdict is not first
+    ]
+    reasons = "; ".join(filter(None, [first.reason, *(verdict.reason for verdict in unjudged)]))
+    return first.model_copy(update={"reason": reasons})
 
 
 def _judge(
-    question: Question, where: str, found: Parity, least_db: float, floors: Floors | None
+    question: Question, where: str, parity: Parity, least_db: float, floors: Floors | None
 ) -> Verdict:
-    short = list(_shortfalls(found, least_db, floors))
-    is_scored = found.degenerate is None
+    short = list(_shortfalls(parity, least_db, floors))
+    is_scored = parity.degenerate is None
     answer: Answer = "failed" if short else "passed" if is_scored else "unknown"
-    unscored = f"output {found.index} is not scored: of the reference, {found.degenerate}"
-    reason = f"output {found.index} has {' and '.join(short)}" if short else ""
-    ratio = None if found.snr_db is None or not is_scored else max(found.snr_db, NO_LIKENESS_DB)
+    unscored = f"output {parity.index} is not scored: of the reference, {parity.degenerate}"
+    reason = f"output {parity.index} has {' and '.join(short)}" if short else ""
+    ratio = None if parity.snr_db is None or not is_scored else max(parity.snr_db, NO_LIKENESS_DB)
     return Verdict(
         question=question,
         answer=answer,
         where=where,
-        output=found.index,
+        output=parity.index,
         snr_db=ratio,
         least_snr_db=least_db,
-        cosine=found.cosine,
-        top1=found.top1,
+        cosine=parity.cosine,
+        top1=parity.top1,
         reason=reason if short or is_scored else unscored,
     )
 
 
-def _shortfalls(found: Parity, least_db: float, floors: Floors | None) -> Iterable[str]:
-    if found.nonfinite_differences:
-        yield f"{found.nonfinite_differences} values that are not finite on one side only"
-    if found.degenerate is not None:
+def _shortfalls(parity: Parity, least_db: float, floors: Floors | None) -> Iterable[str]:
+    if parity.nonfinite_differences:
+        yield f"{parity.nonfinite_differences} values that are not finite on one side only"
+    if parity.degenerate is not None:
         return
-    if found.snr_db is not None and not found.snr_db >= least_db:
-        ratio = format_value("dB", max(found.snr_db, NO_LIKENESS_DB))
+    if parity.snr_db is not None and not parity.snr_db >= least_db:
+        ratio = format_value("dB", max(parity.snr_db, NO_LIKENESS_DB))
         yield _instead(f"{ratio} signal to noise", ratio, format_value("dB", least_db))
     if floors is None:
         return
-    if found.cosine is not None and not found.cosine >= floors.cosine:
-        cosine = str(round(found.cosine, 5))
+    if parity.cosine is not None and not parity.cosine >= floors.cosine:
+        cosine = str(round(parity.cosine, 5))
         yield _instead(f"a cosine of {cosine}", cosine, str(floors.cosine))
-    if found.clear_top1 is not None and found.clear_top1 < floors.top1:
-        share = format_share(found.clear_top1)
-        told = f"the same largest entry in {share} of the rows where it is clear,"
-        yield _instead(told, share, format_share(floors.top1))
+    if parity.clear_top1 is not None and parity.clear_top1 < floors.top1:
+        share = format_share(parity.clear_top1)
+        description = f"the same largest entry in {share} of the rows where it is clear,"
+        yield _instead(description, share, format_share(floors.top1))
 
 
-def _instead(told: str, found: str, least: str) -> str:
+def _instead(description: str, measured: str, minimum: str) -> str:
     """Says what was asked for; a figure that reads the same is told to be less."""
-    text = told.replace(found, f"just under {found}") if found == least else told
-    return f"{text} instead of {least} or more"
+    text = (
+        description.replace(measured, f"just under {measured}")
+        if measured == minimum
+        else description
+    )
+    return f"{text} instead of {minimum} or more"
 
 
 class LayerLoss(Record):
@@ -311,5 +317,5 @@ class TextQuality(Record):
     @property
     def agreement(self) -> float | None:
         """Share of the new tokens that come before the first other one."""
-        known = self.same_tokens is not None and self.new_tokens
-        return (self.same_tokens or 0) / self.new_tokens if known else None
+        is_compared = self.same_tokens is not None and self.new_tokens
+        return (self.same_tokens or 0) / self.new_tokens if is_compared else None

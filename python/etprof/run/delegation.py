@@ -74,7 +74,7 @@ class GraphOperator(Record):
     @property
     def writes_cache(self) -> bool:
         """Whether it puts new entries into a buffer, as key-value caches get theirs."""
-        return any(word in self.operator for word in ("index_put", "index_copy", "cache"))
+        return any(marker in self.operator for marker in ("index_put", "index_copy", "cache"))
 
 
 class StepBytes(NamedTuple):
@@ -214,10 +214,10 @@ class MethodReport(Record):
         A cache counts whole: once where it is written into and handed on.
         """
         counted = [operator for operator in self.operators if not operator.is_quantization]
-        if not counted or any(each.held_bytes is None for each in counted):
+        if not counted or any(operator.held_bytes is None for operator in counted):
             return None
-        caches = sum(each.held_bytes or 0 for each in counted if each.writes_cache)
-        return StepBytes(sum(each.held_bytes or 0 for each in counted) - caches, caches)
+        caches = sum(operator.held_bytes or 0 for operator in counted if operator.writes_cache)
+        return StepBytes(sum(operator.held_bytes or 0 for operator in counted) - caches, caches)
 
     @property
     def has_data_flow(self) -> bool:
@@ -251,20 +251,20 @@ def find_method_report(
     what is there now may be of another.
     """
     model = provenance.every_program[program].model if provenance else None
-    places = [run / name_of_program(DELEGATION_REPORT, program)]
+    candidates = [run / name_of_program(DELEGATION_REPORT, program)]
     if provenance is not None and provenance.schema_version == 1 and model and model.path:
         path = Path(model.path)
         report = f"{path.name}.{DELEGATION_REPORT}"
-        places += [
+        candidates += [
             path.with_name(report),
             run / report,
             run.parent.parent / "artifacts" / report,
         ]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    report_path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if report_path is None:
         return None
     method = model.method if model and model.method else "forward"
-    return read_delegation(found).methods.get(method)
+    return read_delegation(report_path).methods.get(method)
 
 
 def read_delegation(path: Path) -> DelegationReport:

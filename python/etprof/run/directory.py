@@ -18,7 +18,7 @@ from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
 from etprof.base.records import Count, Name, Named, Rate, Record, check_record, read_record
-from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest, way_on
+from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest, resume_hint
 from etprof.run.runner_result import ClockQuality, Conditions, LoadTime, Memory
 
 METRICS = "metrics.json"
@@ -309,16 +309,16 @@ def _rename_after_its_time(run: Path, changed: Path) -> Path:
     return target
 
 
-def find_set_aside(run: Path, since: datetime, *, most: int = 100) -> list[Path]:
+def find_set_aside(run: Path, since: datetime, *, limit: int = 100) -> list[Path]:
     """Lists what `set_aside` has renamed from `run` after `since`, the oldest first."""
-    shape = re.compile(rf"{re.escape(run.name)}_(\d{{8}}T\d{{6}}Z)(_\d+)?")
+    pattern = re.compile(rf"{re.escape(run.name)}_(\d{{8}}T\d{{6}}Z)(_\d+)?")
     first = since.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
-        names = [path.name for path in run.parent.iterdir() if shape.fullmatch(path.name)]
+        names = [path.name for path in run.parent.iterdir() if pattern.fullmatch(path.name)]
     except (OSError, ValueError):
         return []
     later = sorted(name for name in names if name[len(run.name) + 1 :] >= first)
-    return [run.with_name(name) for name in later[:most]]
+    return [run.with_name(name) for name in later[:limit]]
 
 
 def find_kind(name: str) -> FileKind | None:
@@ -374,12 +374,12 @@ def find_etdumps(run: Path) -> list[Path]:
 
 def find_splits(run: Path) -> dict[Path, list[tuple[int, Path]]]:
     """Groups the ETDumps by the place of the first operator launch's, each with its number."""
-    found: dict[Path, list[tuple[int, Path]]] = {}
+    splits: dict[Path, list[tuple[int, Path]]] = {}
     for path in find_etdumps(run):
         later = _OF_A_SPLIT.fullmatch(path.stem)
         first = path.with_name(later[1] + path.suffix) if later else path
-        found.setdefault(first, []).append((int(later[2]) if later else 0, path))
-    return found
+        splits.setdefault(first, []).append((int(later[2]) if later else 0, path))
+    return splits
 
 
 def load_metrics(run: Path) -> Metrics | None:
@@ -410,15 +410,15 @@ def parse_metrics(data: bytes | None, path: Path) -> Metrics | None:
     return check_record(Metrics, decode_json(data, path, way_out=WAY_OUT), path, way_out=WAY_OUT)
 
 
-def way_to_one(folder: Path, manifest: Manifest | None) -> str:
+def suggest_run_directory(folder: Path, manifest: Manifest | None) -> str:
     """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
     if manifest is not None and (folder / METRICS).is_file():
         return (
             f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
-            f"them); where the operator split failed, {way_on(manifest, folder)}"
+            f"them); where the operator split failed, {resume_hint(manifest, folder)}"
         )
-    found = [
+    run_dirs = [
         path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
     ]
-    runs = ", ".join(str(path) for path in sorted(found)[:3] if path != folder)
+    runs = ", ".join(str(path) for path in sorted(run_dirs)[:3] if path != folder)
     return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"

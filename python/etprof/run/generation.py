@@ -54,7 +54,7 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
     if prompt is not None and tokenizer is not None:
         ids = encode_prompt(tokenizer, prompt)
     elif prompt_length is not None:
-        ids = tuple(1 + place % _ARBITRARY_IDS for place in range(prompt_length))
+        ids = tuple(1 + position % _ARBITRARY_IDS for position in range(prompt_length))
     else:
         ids = _read_ids(prompt_tokens or ())
     if tokenizer is not None:
@@ -73,7 +73,7 @@ def problem_of_prompt(
     tokens: object | None, prompt: str | None, tokenizer: Path | None, length: int | None = None
 ) -> str | None:
     """Says why the prompt is none, or is several; None when it is one."""
-    if sum(each is not None for each in (tokens, prompt, length)) != 1:
+    if sum(source is not None for source in (tokens, prompt, length)) != 1:
         return (
             "tokens are generated after one prompt: give prompt tokens, a prompt length, or a "
             "prompt and tokenizer"
@@ -83,36 +83,38 @@ def problem_of_prompt(
     return None
 
 
-def token_shapes(known: Sequence[str], count: int) -> tuple[str, str]:
+def token_shapes(example_shapes: Sequence[str], count: int) -> tuple[str, str]:
     """Returns the shapes of token ids and positions for `count` tokens, as the runner takes them.
 
-    `known` are those of the method's example inputs, such as `1x64` and `64`; without them a batch
+    `example_shapes` are those of the method's example inputs, such as `1x64` and `64`; without them a batch
     of one and the position of the first token, as ExecuTorch's own export has it.
     """
-    ids = known[0].split("x") if len(known) == 2 else ["1", "1"]
-    places = known[1] if len(known) == 2 else "1"
-    has_position_each = places.split("x")[-1] == ids[-1] != "1"
+    ids = example_shapes[0].split("x") if len(example_shapes) == 2 else ["1", "1"]
+    positions = example_shapes[1] if len(example_shapes) == 2 else "1"
+    has_position_per_token = positions.split("x")[-1] == ids[-1] != "1"
     rows = "x".join((*ids[:-1], str(count)))
-    return rows, str(count) if has_position_each else places
+    return rows, str(count) if has_position_per_token else positions
 
 
 def parse_ids(text: str) -> tuple[int, ...] | None:
     """Reads ids separated by commas or blanks; None when `text` is something else."""
-    words = text.replace(",", " ").split()
+    tokens = text.replace(",", " ").split()
     # A tokenizer has at most some millions; Python refuses to read numbers of thousands of digits.
-    are_ids = all(word.isdecimal() and len(word) <= _MOST_DIGITS for word in words)
-    return tuple(map(int, words)) if words and are_ids else None
+    are_ids = all(token.isdecimal() and len(token) <= _MOST_DIGITS for token in tokens)
+    return tuple(map(int, tokens)) if tokens and are_ids else None
 
 
-def _read_ids(given: Sequence[int] | Path) -> tuple[int, ...]:
+def _read_ids(prompt_tokens: Sequence[int] | Path) -> tuple[int, ...]:
     """Returns the ids, or those in the file."""
-    if not isinstance(given, Path):
-        ids: tuple[int, ...] | None = tuple(given)
+    if not isinstance(prompt_tokens, Path):
+        ids: tuple[int, ...] | None = tuple(prompt_tokens)
     else:
         way_out = "give a file of token ids, separated by commas"
-        data = read_input(given, most_bytes=_MOST_BYTES, way_out=way_out, error=UsageError)
+        data = read_input(prompt_tokens, most_bytes=_MOST_BYTES, way_out=way_out, error=UsageError)
         ids = parse_ids(data.decode("utf-8", "replace"))
     if not ids:
-        msg = f"the prompt tokens {given} are no ids; give whole numbers, separated by commas"
+        msg = (
+            f"the prompt tokens {prompt_tokens} are no ids; give whole numbers, separated by commas"
+        )
         raise UsageError(msg)
     return ids

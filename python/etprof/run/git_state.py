@@ -64,12 +64,12 @@ def _branch_of_workflow(commit: str) -> str | None:
     return os.environ.get("GITHUB_HEAD_REF") or os.environ.get("GITHUB_REF_NAME") or None
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _git(folder: Path, *arguments: str) -> str | None:
     """Returns what git prints; None when it refuses, is missing or does not answer in time."""
     try:
         completed = run_command(
             # The tree's own program that says what has changed would be run.
-            ["git", "-c", "core.fsmonitor=false", *words],
+            ["git", "-c", "core.fsmonitor=false", *arguments],
             folder=folder,
             timeout_s=_TIMEOUT_S,
             environment=_QUIET,

@@ -128,7 +128,9 @@ class KernelTrace(_Head):
             series += [(operator.name, operator.start_ns), (operator.name, operator.duration_ns)]
             for kernel in operator.kernels:
                 series.append((kernel.name, kernel.execution_calls))
-                series += [(kernel.name, each.execution_calls) for each in kernel.by_sizes]
+                series += [
+                    (kernel.name, sized_calls.execution_calls) for sized_calls in kernel.by_sizes
+                ]
         for name, values in series:
             if len(values) != count:
                 msg = f"{name} has {len(values)} values for {count} executions"
@@ -179,7 +181,8 @@ class RawTrace(_Head):
             (max(execution.labels, default=-1) for execution in self.executions), default=-1
         )
         kernels = max(
-            (c[1] for each in (self.load, *self.executions) for c in each.calls), default=-1
+            (c[1] for raw_calls in (self.load, *self.executions) for c in raw_calls.calls),
+            default=-1,
         )
         if labels >= len(self.labels) or kernels >= len(self.kernels):
             msg = f"label {labels} of {len(self.labels)}, microkernel {kernels} of {len(self.kernels)}"
@@ -216,15 +219,15 @@ def read_steps(marks: str, labels: tuple[int, ...]) -> tuple[TraceStep, ...]:
     """Says how the marks of an inference make steps and works."""
     label_of = dict(zip((i for i, kind in enumerate(marks) if kind in "EN"), labels, strict=True))
     steps = []
-    for found in _STEP.finditer(marks, 1):
-        first, last = found.span("kernel")
+    for match in _STEP.finditer(marks, 1):
+        first, last = match.span("kernel")
         if first >= 0:
             work = TraceWork(first, first, last - 1, last - 1, is_parallel=True)
             steps.append(TraceStep(label_of[first], (work,)))
             continue
-        first, last = found.span("delegate")
+        first, last = match.span("delegate")
         borders = [i for i in range(first, last) if marks[i] == "B"]
-        names = (i for i in range(*found.span("names")) if marks[i] == "N")
+        names = (i for i in range(*match.span("names")) if marks[i] == "N")
         works = tuple(_read_work(marks, *pair) for pair in pairwise(borders))
         steps.append(TraceStep(None, works, tuple((label_of[i], i) for i in names)))
     return tuple(steps)
@@ -258,16 +261,16 @@ def match_works(
         return []
     sums = np.pad(np.cumsum(durations_us, axis=1), ((0, 0), (1, 0)))
     # How many works an operator takes when it ends before a work; 0 when it cannot.
-    taken = np.zeros((operators + 1, works + 1), np.int8)
-    taken[0, 0] = 1
+    last_work_count = np.zeros((operators + 1, works + 1), np.int8)
+    last_work_count[0, 0] = 1
     for number in range(operators):
-        most = _MOST_PARTS if may_have_parts[number] else 1
-        for count in range(1, min(most, works) + 1):
+        maximum_works = _MOST_PARTS if may_have_parts[number] else 1
+        for count in range(1, min(maximum_works, works) + 1):
             sums_up = sums[:, count:] - sums[:, :-count] == reported_us[:, number, None]
-            fits = sums_up.all(axis=0) & (taken[number, :-count] > 0)
-            taken[number + 1, count:][fits] = count
+            fits = sums_up.all(axis=0) & (last_work_count[number, :-count] > 0)
+            last_work_count[number + 1, count:][fits] = count
     counts, end = list[int](), works
-    for ends in taken[:0:-1]:
+    for ends in last_work_count[:0:-1]:
         counts.insert(0, int(ends[end]))
         end -= counts[0]
         if counts[0] == 0:
@@ -299,7 +302,7 @@ class _Assembly:
         ]
         self._aligned = [signature == signatures[-1] for signature in signatures]
         self._all_named = True
-        self._places = list(self._find_places())
+        self._locations = list(self._find_places())
 
     def _find_places(self) -> Iterator[_OperatorLocation]:
         delegates, labels = 0, self._raw.labels
@@ -317,41 +320,43 @@ class _Assembly:
 
     def _match(self, number: int, names: Sequence[str]) -> list[int]:
         durations_us, reported_us = [], []
-        for each, steps, aligned in zip(
+        for execution, steps, aligned in zip(
             self._raw.executions, self._steps, self._aligned, strict=True
         ):
             if aligned:
-                ns, step = each.times_ns, steps[number]
+                ns, step = execution.times_ns, steps[number]
                 durations_us.append([(ns[w.border] - ns[w.begin]) // 1000 for w in step.works])
                 reported_us.append([ns[mark] / 1000 for _, mark in step.names])
         copies = [name.startswith(_COPY) for name in names]
-        durations, reported = (np.array(each, np.float64) for each in (durations_us, reported_us))
+        durations, reported = (
+            np.array(rows_us, np.float64) for rows_us in (durations_us, reported_us)
+        )
         return match_works(durations, reported, copies)
 
     def trace(self) -> KernelTrace:
         """Returns all of it, operator by operator."""
         raw, count = self._raw, len(self._raw.executions)
         operator_of = {
-            (place.step, work): number
-            for number, place in enumerate(self._places)
-            for work in range(place.works.start, place.works.stop)
+            (location.step, work): number
+            for number, location in enumerate(self._locations)
+            for work in range(location.works.start, location.works.stop)
         }
         total = defaultdict[int, list[int]](lambda: [0] * count)
         of_operators: list[_ByKernel] = [
-            defaultdict(lambda: defaultdict(lambda: [0] * count)) for _ in self._places
+            defaultdict(lambda: defaultdict(lambda: [0] * count)) for _ in self._locations
         ]
         outside = [Counter[int]() for _ in raw.executions]
-        for execution, (each, steps) in enumerate(zip(raw.executions, self._steps, strict=True)):
+        for index, (execution, steps) in enumerate(zip(raw.executions, self._steps, strict=True)):
             works = [(w, (s, i)) for s, step in enumerate(steps) for i, w in enumerate(step.works)]
             borders = [work.border for work, _ in works]
-            for mark, kernel, calls, *sizes in each.calls:
-                total[kernel][execution] += calls
+            for mark, kernel, calls, *sizes in execution.calls:
+                total[kernel][index] += calls
                 after = bisect_left(borders, mark)
                 if after == len(works) or mark <= works[after][0].begin:
-                    outside[execution][kernel] += calls
-                elif self._aligned[execution] and works[after][1] in operator_of:
+                    outside[index][kernel] += calls
+                elif self._aligned[index] and works[after][1] in operator_of:
                     uses = of_operators[operator_of[works[after][1]]]
-                    uses[kernel][tuple(sizes)][execution] += calls
+                    uses[kernel][tuple(sizes)][index] += calls
         return KernelTrace(
             schema_version=2,
             method=raw.method,
@@ -360,7 +365,7 @@ class _Assembly:
             kernels=tuple(self._kernels(total)),
             executions=tuple(map(self._execution, range(count), outside)),
             all_operators_named=self._all_named,
-            operators=tuple(map(self._operator, self._places, of_operators)),
+            operators=tuple(map(self._operator, self._locations, of_operators)),
         )
 
     def _kernels(self, total: dict[int, list[int]]) -> Iterator[Kernel]:
@@ -380,29 +385,31 @@ class _Assembly:
             )
 
     def _execution(self, number: int, outside: Counter[int]) -> Execution:
-        each, names = self._raw.executions[number], self._raw.kernels
+        execution, names = self._raw.executions[number], self._raw.kernels
         return Execution(
-            phase=each.phase,
-            start_ns=each.start_ns,
-            duration_ns=each.times_ns[-1] if each.times_ns else 0,
+            phase=execution.phase,
+            start_ns=execution.start_ns,
+            duration_ns=execution.times_ns[-1] if execution.times_ns else 0,
             aligned=self._aligned[number],
             kernels_outside_operators=tuple(
                 KernelCalls(name=names[kernel], calls=calls) for kernel, calls in outside.items()
             ),
         )
 
-    def _operator(self, place: _OperatorLocation, uses: _ByKernel) -> TracedOperator:
+    def _operator(self, location: _OperatorLocation, uses: _ByKernel) -> TracedOperator:
         starts, durations = list[int | None](), list[int | None]()
-        for each, steps, aligned in zip(
+        for execution, steps, aligned in zip(
             self._raw.executions, self._steps, self._aligned, strict=True
         ):
-            works = steps[place.step].works[place.works] if aligned else ()
+            works = steps[location.step].works[location.works] if aligned else ()
             first = next((work for work in works if work.is_parallel), works[-1] if works else None)
-            start_ns = each.times_ns[first.start] if first else None
+            start_ns = execution.times_ns[first.start] if first else None
             starts.append(start_ns)
-            durations.append(None if start_ns is None else each.times_ns[works[-1].end] - start_ns)
+            durations.append(
+                None if start_ns is None else execution.times_ns[works[-1].end] - start_ns
+            )
         return TracedOperator(
-            name=place.name, delegate=place.delegate,
+            name=location.name, delegate=location.delegate,
             start_ns=tuple(starts), duration_ns=tuple(durations),
             kernels=tuple(self._use(kernel, uses[kernel]) for kernel in sorted(uses)),
         )  # fmt: skip

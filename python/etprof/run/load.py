@@ -27,7 +27,7 @@ from etprof.run.directory import (
     name_of_program,
     parse_metrics,
     runs_folder,
-    way_to_one,
+    suggest_run_directory,
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
@@ -89,8 +89,8 @@ class LoadedLaunches:
     @property
     def svl_bits(self) -> int | None:
         """Streaming vector length; None without SME, or where nobody says."""
-        own = self.result or self.kernels
-        return own.sme.svl_bits if own and own.sme else None
+        source = self.result or self.kernels
+        return source.sme.svl_bits if source and source.sme else None
 
     @property
     def threads(self) -> int | None:
@@ -150,7 +150,8 @@ class Run:
     @property
     def is_reportable(self) -> bool:
         """Whether operators were recorded, kernels counted or outputs computed."""
-        return bool(self.experiments) or any(each.kernels or each.outputs for each in self.others)
+        has_results = any(launches.kernels or launches.outputs for launches in self.others)
+        return bool(self.experiments) or has_results
 
     @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
@@ -158,14 +159,13 @@ class Run:
         return self.metrics.experiments if self.metrics else {}
 
     @classmethod
-    def load(cls, source: Path, *, whole: bool = True, with_reference: bool = False) -> Run:
+    def load(cls, source: Path, *, strict: bool = True, with_reference: bool = False) -> Run:
         """Reads a run directory or a single ETDump; raises InputFileError for damaged ones.
 
         Of a long ETDump that is the first part: the rest is read, and refused, by what splits it.
-
         An ETDump, kernel trace, result or output that is damaged is a problem of its experiment,
         no more, and what was exported is one of the run; nothing to report beside a damaged ETDump
-        is damage of the run. One that need not be `whole` has at least its manifest and metrics.
+        is damage of the run. Without `strict` a damaged run has at least its manifest and metrics.
         `with_reference` looks for a run of a reference model beside it.
         """
         if not source.exists():
@@ -174,21 +174,21 @@ class Run:
             )
         if not source.is_dir():
             split = LoadedSplit(0, source, open_etdump(source))
-            alone = LoadedExperiment(name=clean(source.stem), splits=(split,))
+            experiment = LoadedExperiment(name=clean(source.stem), splits=(split,))
             is_timed = not _is_in_untimed_run(source)
-            return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
+            return cls(source, is_directory=False, experiments=(experiment,), is_timed=is_timed)
         run = _load_measured(source)
         try:
             run = _load_launches(run)
-            damage = next((each.damage for each in run.others if each.damage), None)
+            damage = next(filter(None, (experiment.damage for experiment in run.others)), None)
             if damage is not None and not run.is_reportable:
                 raise damage
         except EtprofError as error:
-            if whole:
+            if strict:
                 raise
             return replace(run, problem=str(error))
-        if whole and not run.is_reportable:
-            msg = f"{source} holds no .etdump file; {way_to_one(source, run.manifest)}"
+        if strict and not run.is_reportable:
+            msg = f"{source} holds no .etdump file; {suggest_run_directory(source, run.manifest)}"
             raise InputFileError(msg)
         return replace(run, reference=_load_reference(run)) if with_reference else run
 
@@ -207,13 +207,14 @@ def _load_measured(source: Path) -> Run:
             f"{source / METRICS} is of another run than {source / MANIFEST}: run_id; measure again"
         )
         raise InputFileError(msg)
-    is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
+    meaningful = [document.times_are_meaningful for document in (manifest, metrics) if document]
+    is_timed = False not in meaningful
     if metrics is not None and not is_timed:
-        known = {
-            name: each.model_copy(update={"blocks": []})
-            for name, each in metrics.experiments.items()
+        without_blocks = {
+            name: experiment.model_copy(update={"blocks": []})
+            for name, experiment in metrics.experiments.items()
         }
-        metrics = metrics.model_copy(update={"experiments": known})
+        metrics = metrics.model_copy(update={"experiments": without_blocks})
     return Run(
         source=source,
         is_directory=True,
@@ -238,12 +239,14 @@ def _load_launches(run: Run) -> Run:
     run = replace(run, programs=programs, problems=tuple(problems))
     reader = _RunReader(run)
     split = {path: reader.name_of(path) for path in reader.etdumps}
-    found = [reader.read_experiment(path, name) for path, name in split.items()]
-    damaged = [each for each in found if not isinstance(each, LoadedExperiment)]
+    experiments = [reader.read_experiment(path, name) for path, name in split.items()]
+    damaged = [launches for launches in experiments if not isinstance(launches, LoadedExperiment)]
     run = replace(
         run,
-        experiments=tuple(each for each in found if isinstance(each, LoadedExperiment)),
-        others=(*damaged, *reader.read_others(set(split.values()))),
+        experiments=tuple(
+            experiment for experiment in experiments if isinstance(experiment, LoadedExperiment)
+        ),
+        others=(*damaged, *reader.read_unprofiled(set(split.values()))),
     )
     _check_schema(run, reader.traces.values())
     return run
@@ -253,7 +256,7 @@ def _check_schema(run: Run, traces: Iterable[_CountedTrace]) -> None:
     """Raises InputFileError for a manifest of schema 1 where launches left files of a later one."""
     if run.manifest is None or run.manifest.schema_version != 1:
         return
-    results = [each.result for each in (*run.experiments, *run.others) if each.result]
+    results = [launches.result for launches in (*run.experiments, *run.others) if launches.result]
     are_later = [result.clock is not None or result.conditions is not None for result in results]
     if any(are_later) or any(trace.trace.schema_version != 1 for trace in traces):
         msg = (
@@ -263,9 +266,9 @@ def _check_schema(run: Run, traces: Iterable[_CountedTrace]) -> None:
         raise InputFileError(msg)
 
 
-def _read_or_tell(read: Callable[[], Document | None], problems: list[str]) -> Document | None:
+def _try_read(reader: Callable[[], Document | None], problems: list[str]) -> Document | None:
     try:
-        return read()
+        return reader()
     except InputFileError as error:
         problems.append(str(error))
         return None
@@ -284,8 +287,8 @@ def _is_in_untimed_run(etdump: Path) -> bool:
     """Whether the run in which the ETDump stands says that its times are no performance."""
     folders = etdump.absolute().parents[:2]  # the run's own, or an experiment's in it
     files = (folder / name for folder in folders for name in (MANIFEST, METRICS))
-    told = [read_json(path, way_out=_SAYS_TIMED) for path in files if path.is_file()]
-    return any(isinstance(each, dict) and is_untimed(each) for each in told)
+    documents = [read_json(path, way_out=_SAYS_TIMED) for path in files if path.is_file()]
+    return any(isinstance(document, dict) and is_untimed(document) for document in documents)
 
 
 @dataclass(frozen=True)
@@ -306,18 +309,18 @@ class _CountedTrace:
             return self.trace.threads.in_force
         return self.experiment.threads if self.experiment else None
 
-    def why_not_of(self, wanted: LoadedLaunches, setup: Experiment | None) -> str | None:
-        """Says why it counted something else than `wanted` runs; None when it is the same."""
-        if not self.program.is_as(wanted.program):
+    def find_mismatch(self, launches: LoadedLaunches, setup: Experiment | None) -> str | None:
+        """Says why it counted something else than these launches ran; None when it is the same."""
+        if not self.program.is_as(launches.program):
             return "they are of another program"
-        if wanted.sme != self.trace.sme.in_force:
-            mode = wanted.sme or "one that is not known"
+        if launches.sme != self.trace.sme.in_force:
+            mode = launches.sme or "one that is not known"
             return f"they are of SME mode {self.trace.sme.in_force}, not {mode}"
-        bits, counted_bits = wanted.svl_bits, self.trace.sme.svl_bits
+        bits, counted_bits = launches.svl_bits, self.trace.sme.svl_bits
         if None not in {bits, counted_bits} and bits != counted_bits:
             return f"they are of a vector length of {counted_bits} bits, not {bits}"
-        if None not in {wanted.threads, self.threads} and wanted.threads != self.threads:
-            return f"they are of {count_of(self.threads or 0, 'thread')}, not {wanted.threads}"
+        if None not in {launches.threads, self.threads} and launches.threads != self.threads:
+            return f"they are of {count_of(self.threads or 0, 'thread')}, not {launches.threads}"
         if setup and self.experiment and setup.extra_arguments != self.experiment.extra_arguments:
             return "the runner had other arguments"
         return None
@@ -327,14 +330,15 @@ class _RunReader:
     """Reads the files of one run directory, each once."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._manifest, self._known = run.source, run.manifest, run.timed
+        self._run, self._manifest, self._timed = run.source, run.manifest, run.timed
         manifest = run.manifest
-        self._planned = {each.name: each for each in (manifest.experiments if manifest else ())}
+        experiments = manifest.experiments if manifest else ()
+        self._planned = {experiment.name: experiment for experiment in experiments}
         self._programs = {program.name: program for program in run.programs}
         self._launches = {
-            (each.experiment, each.purpose): each
-            for each in (manifest.launches if manifest else ())
-            if each.error is None
+            (launch.experiment, launch.purpose): launch
+            for launch in (manifest.launches if manifest else ())
+            if launch.error is None
         }
         self._files = dict(self._find_files())
         self.etdumps = find_splits(run.source)
@@ -349,11 +353,11 @@ class _RunReader:
             model = self._program_of(name).model
             label = (model.label or model.name) if model else ""
             yield name, experiment_files(self._run, label, planned.folder, planned.threads)
-        for name, metrics in self._known.items():
-            parts = PurePath(metrics.etdump or "").parts
-            if len(parts) == 2 and ".." not in parts:
-                folder = self._run / parts[0]
-                yield name, ExperimentFiles(name, folder, PurePath(parts[1]).stem)
+        for name, metrics in self._timed.items():
+            components = PurePath(metrics.etdump or "").parts
+            if len(components) == 2 and ".." not in components:
+                folder = self._run / components[0]
+                yield name, ExperimentFiles(name, folder, PurePath(components[1]).stem)
 
     def _program_of(self, experiment: str) -> LoadedProgram:
         """Returns what an experiment ran; the run's model where the manifest does not say."""
@@ -371,7 +375,7 @@ class _RunReader:
 
     def read_experiment(self, etdump: Path, name: str) -> LoadedLaunches:
         """Reads an experiment by the first of its ETDumps; loaded, where one can be read."""
-        found = self._read_launches(name, ExperimentFiles(name, etdump.parent, etdump.stem))
+        launches = self._read_launches(name, ExperimentFiles(name, etdump.parent, etdump.stem))
         splits, damage, clocks = list[LoadedSplit](), list[InputFileError](), list[str]()
         for number, path in sorted(self.etdumps[etdump]):
             try:
@@ -380,28 +384,30 @@ class _RunReader:
                 damage.append(error)
                 continue
             splits.append(LoadedSplit(number, path, dump, self._read_clock(path, clocks)))
-        found = replace(found, problems=(*map(str, damage), *clocks, *found.problems))
+        launches = replace(launches, problems=(*map(str, damage), *clocks, *launches.problems))
         if not splits:
-            return replace(found, damage=damage[0])
-        fields = {each: getattr(found, each) for each in LoadedLaunches.__dataclass_fields__}
+            return replace(launches, damage=damage[0])
+        fields = {name: getattr(launches, name) for name in LoadedLaunches.__dataclass_fields__}
         return LoadedExperiment(**fields, splits=tuple(splits))
 
     def _read_clock(self, etdump: Path, problems: list[str]) -> KernelTrace | None:
         path = etdump.with_name(f"{etdump.stem}_clock.json")
         if not path.is_file():
             return None
-        return _read_or_tell(lambda: read_kernel_trace(path), problems)
+        return _try_read(lambda: read_kernel_trace(path), problems)
 
-    def read_others(self, split: set[str]) -> Iterator[LoadedLaunches]:
+    def read_unprofiled(self, split: set[str]) -> Iterator[LoadedLaunches]:
         """Reads the experiments that have no ETDump, as far as they left anything."""
         for name, files in self._files.items():
-            found = self._read_launches(name, files) if name not in split else None
-            if found and (found.result or found.outputs or found.kernels or found.problems):
-                yield found
+            launches = self._read_launches(name, files) if name not in split else None
+            if launches and (
+                launches.result or launches.outputs or launches.kernels or launches.problems
+            ):
+                yield launches
 
     def _read_launches(self, name: str, files: ExperimentFiles) -> LoadedLaunches:
         problems: list[str] = []
-        metrics = self._known.get(name)
+        metrics = self._timed.get(name)
         result = self._read_result(files.file("_result.json"), problems)
         computed = self._read_result(files.file("_outputs_result.json"), problems) or result
         if result is None and computed is None and metrics and metrics.blocks:
@@ -409,18 +415,20 @@ class _RunReader:
             result = self._read_result(first, problems)
         folder = files.file("_outputs")
         outputs = {
-            each.index: load_tensor(place, each.dtype, each.shape)
-            for each in (computed.outputs if computed else ())
-            if (place := folder / f"output_{each.index}.bin").is_file()
+            output.index: load_tensor(path, output.dtype, output.shape)
+            for output in (computed.outputs if computed else ())
+            if (path := folder / f"output_{output.index}.bin").is_file()
         }
         problems += [output.problem for output in outputs.values() if output.problem is not None]
-        known = LoadedLaunches(name, self._program_of(name), metrics, result or computed, outputs)
-        kernels = self._find_trace(known, files.file("_kernels.json"), problems)
+        launches = LoadedLaunches(
+            name, self._program_of(name), metrics, result or computed, outputs
+        )
+        kernels = self._find_trace(launches, files.file("_kernels.json"), problems)
         prefill, instructions = (
-            files.file(f"_{each}.json") for each in ("prefill_kernels", "instructions")
+            files.file(f"_{kind}.json") for kind in ("prefill_kernels", "instructions")
         )
         return replace(
-            known,
+            launches,
             kernels=kernels,
             prefill=self._read_counted(name, "prefill", prefill, read_kernel_trace, problems),
             instructions=self._read_counted(
@@ -434,26 +442,26 @@ class _RunReader:
         name: str,
         purpose: Purpose,
         path: Path,
-        read: Callable[[Path], Document],
+        reader: Callable[[Path], Document],
         problems: list[str],
     ) -> Document | None:
         """Reads what a launch has counted that succeeded; nothing else is evidence."""
         if not path.is_file() or (name, purpose) not in self._launches:
             return None
-        return _read_or_tell(lambda: read(path), problems)
+        return _try_read(lambda: reader(path), problems)
 
     def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
-        return _read_or_tell(lambda: read_result(path), problems) if path.is_file() else None
+        return _try_read(lambda: read_result(path), problems) if path.is_file() else None
 
     def _read_traces(self) -> Iterator[tuple[Path, _CountedTrace]]:
         """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
-        places = {files.file("_kernels.json"): name for name, files in self._files.items()}
-        places |= {
+        trace_paths = {files.file("_kernels.json"): name for name, files in self._files.items()}
+        trace_paths |= {
             path.with_name(f"{path.stem}_kernels.json"): name
             for path in self.etdumps
             if (name := self.name_of(path)) not in self._files
         }
-        for path, name in places.items():
+        for path, name in trace_paths.items():
             launch = self._launches.get((name, "kernels"))
             # Manifests of the first schema do not list them.
             is_told = self._manifest is not None and self._manifest.schema_version != 1
@@ -470,21 +478,21 @@ class _RunReader:
                 yield path, _CountedTrace(trace, program, self._planned.get(name), runner)
 
     def _find_trace(
-        self, wanted: LoadedLaunches, own: Path, problems: list[str]
+        self, launches: LoadedLaunches, own_path: Path, problems: list[str]
     ) -> KernelTrace | None:
         """Returns what was counted of the same mode, threads, arguments and build of the runner.
 
         The experiment's own launch comes first; one of another is as good.
         """
-        if own in self._problems:
-            problems.append(self._problems[own])
-        setup = self._planned.get(wanted.name)
+        if own_path in self._problems:
+            problems.append(self._problems[own_path])
+        setup = self._planned.get(launches.name)
         refused = ""
-        for path, counted in sorted(self.traces.items(), key=lambda entry: entry[0] != own):
-            why = counted.why_not_of(wanted, setup)
-            if why is not None and path != own:
+        for path, counted in sorted(self.traces.items(), key=lambda pair: pair[0] != own_path):
+            why = counted.find_mismatch(launches, setup)
+            if why is not None and path != own_path:
                 continue
-            if why is None and self._is_of_its_build(counted, wanted.name):
+            if why is None and self._is_of_its_build(counted, launches.name):
                 return counted.trace
             refused = refused or why or _OTHER_BUILD
         if refused:
@@ -520,12 +528,12 @@ def _load_programs(
     measured: Mapping[str, MeasuredProgram | None] = (
         manifest.every_program if manifest else {"": None}
     )
-    for name, each in measured.items():
-        report = _read_or_tell(partial(find_method_report, run, manifest, name), problems)
+    for name, measured_program in measured.items():
+        report = _try_read(partial(find_method_report, run, manifest, name), problems)
         export = run / name_of_program(EXPORT_MANIFEST, name)
-        read = partial(read_export, export)
-        exported = _read_or_tell(read, problems) if export.is_file() else None
-        program = LoadedProgram(name, each, report, exported)
+        load_manifest = partial(read_export, export)
+        exported = _try_read(load_manifest, problems) if export.is_file() else None
+        program = LoadedProgram(name, measured_program, report, exported)
         method = program.method
         yield replace(
             program,
@@ -552,7 +560,7 @@ def _load_expected(
     examples = tuple(tensor.sha256 for tensor in method.inputs if tensor.path is not None)
     if (program.inputs or ()) != examples or None in examples:
         return {}
-    folder, found = Path(model.path or "").parent, {}
+    folder, loaded = Path(model.path or "").parent, {}
     for index, expected in enumerate(tensors):
         path = (folder / (expected.path or "")).resolve()
         # Whoever made the file chose the path: one that leads elsewhere is none of the export's.
@@ -560,8 +568,8 @@ def _load_expected(
             continue
         tensor = load_tensor(path, expected.dtype, expected.shape)
         if hashlib.sha256(tensor.data).hexdigest() == expected.sha256:
-            found[index] = tensor
-    return found
+            loaded[index] = tensor
+    return loaded
 
 
 def _load_reference(mine: Run) -> Run | None:
@@ -575,10 +583,10 @@ def _load_reference(mine: Run) -> Run | None:
     if real.parent.name != "runs" or not mine.is_timed:
         return None
     for model in REFERENCE_MODELS:
-        place = runs_folder(model, real.name, root=real.parents[2])
+        folder = runs_folder(model, real.name, root=real.parents[2])
         try:
-            if place.is_dir() and find_etdumps(place):
-                run = Run.load(place)
+            if folder.is_dir() and find_etdumps(folder):
+                run = Run.load(folder)
                 if (
                     run.metrics
                     and run.is_timed

@@ -121,7 +121,7 @@ class GitState(Record):
 
 
 _TODAYS = BeforeValidator(
-    lambda word: _OLD_PURPOSES.get(word, word) if isinstance(word, str) else word
+    lambda purpose: _OLD_PURPOSES.get(purpose, purpose) if isinstance(purpose, str) else purpose
 )
 Mode = Annotated[Literal["timing", "operators", "kernels", "outputs"], _TODAYS]
 """What an experiment is for."""
@@ -311,8 +311,8 @@ class LaunchRecord(Record):
         """Runs up to etprof 0.2.0 have one operator launch, without a number."""
         if not isinstance(value, dict) or value.get("block") is not None:
             return value
-        word = value.get("purpose")
-        is_split = isinstance(word, str) and _OLD_PURPOSES.get(word, word) == "operators"
+        purpose = value.get("purpose")
+        is_split = isinstance(purpose, str) and _OLD_PURPOSES.get(purpose, purpose) == "operators"
         return {**value, "block": 0} if is_split else value
 
 
@@ -391,8 +391,8 @@ class Manifest(MeasuringSession):
         if not isinstance(value, dict):
             return value
         return {
-            name: {"sha256": entry} if isinstance(entry, str) else entry
-            for name, entry in value.items()
+            name: {"sha256": file} if isinstance(file, str) else file
+            for name, file in value.items()
         }
 
     @model_validator(mode="after")
@@ -415,7 +415,7 @@ class Manifest(MeasuringSession):
         if self.schema_version != 1:
             return False
         later = {"run_id", "checksum", "runners", "resumptions"} & self.model_fields_set
-        has_kinds = any(entry.kind is not None for entry in self.files.values())
+        has_kinds = any(file.kind is not None for file in self.files.values())
         of_launches = [
             {"asked", "runner_sha256"} & launch.model_fields_set for launch in self.launches
         ]
@@ -434,7 +434,7 @@ class Manifest(MeasuringSession):
         return str(value) if value else None
 
 
-def way_on(manifest: Manifest, run: Path) -> str:
+def resume_hint(manifest: Manifest, run: Path) -> str:
     """Says which command continues the run: that which has its config."""
     config = manifest.config or {}
     if "unit" in config:
@@ -497,7 +497,7 @@ def is_untimed(document: Mapping[str, object]) -> bool:
 
 
 def _check_seal(data: bytes, path: Path) -> None:
-    found = _SEAL.search(data)
-    if found is None or hashlib.sha256(data[: found.start()]).hexdigest() != found[1].decode():
+    match = _SEAL.search(data)
+    if match is None or hashlib.sha256(data[: match.start()]).hexdigest() != match[1].decode():
         msg = f"{path} is damaged: checksum: it was changed after it had been written; {WAY_OUT}"
         raise InputFileError(msg)

@@ -107,8 +107,8 @@ class Trial(Record):
         """Whether its share on SME2 was counted as predicted, and every SME mode is right."""
         if self.counted is None or self.counted.problem or self.macs_without_sme2 is None:
             return False
-        known = self.macs - self.counted.macs_on_sme2
-        return abs(known - self.macs_without_sme2) <= _SAME_SHARE * self.macs
+        counted_without_sme2 = self.macs - self.counted.macs_on_sme2
+        return abs(counted_without_sme2 - self.macs_without_sme2) <= _SAME_SHARE * self.macs
 
     def sme2_share(self, macs: int) -> float | None:
         """Returns the share of the original model's `macs` that are on SME2: counted, or predicted.
@@ -122,39 +122,39 @@ class Trial(Record):
 
     def without_idle(self) -> Trial:
         """Returns the same program by those rewrites alone that found something to change."""
-        applied = {each.name for each in self.applied}
+        applied = {rewrite.name for rewrite in self.applied}
         names = tuple(name for name in self.rewrites if name in applied)
         return self.model_copy(update={"rewrites": names})
 
 
 def describe_trial(
-    asked: Trial, manifest: ExportManifest, report: DelegationReport, size_bytes: int
+    requested: Trial, manifest: ExportManifest, report: DelegationReport, size_bytes: int
 ) -> Trial:
     """Returns the trial that was asked for as an export's own files tell of it."""
     summaries = [method.summary for method in report.methods.values() if method.summary is not None]
     without = [_macs_without_sme2(summary) for summary in summaries]
-    checks = [each.check for each in manifest.methods.values() if each.check is not None]
+    checks = [method.check for method in manifest.methods.values() if method.check is not None]
     ratios = [output.snr_db for check in checks for output in check.outputs]
-    layers = asked.float_layers
+    layers = requested.float_layers
     mixed = (AppliedRewrite(name=FLOAT_LAYERS, operators=len(layers)),) if layers else ()
     return Trial(
-        number=asked.number,
-        rewrites=asked.rewrites,
+        number=requested.number,
+        rewrites=requested.rewrites,
         float_layers=layers,
         sha256=None if manifest.pte is None else manifest.pte.sha256,
         methods=tuple(manifest.methods),
         applied=(*mixed, *manifest.rewrites),
-        macs=sum(each.macs for each in summaries),
-        macs_without_sme2=None if None in without else sum(each or 0 for each in without),
-        delegate_calls=sum(each.delegate_calls for each in summaries),
-        outside=sum(each.undelegated_operators for each in summaries),
+        macs=sum(summary.macs for summary in summaries),
+        macs_without_sme2=None if None in without else sum(macs or 0 for macs in without),
+        delegate_calls=sum(summary.delegate_calls for summary in summaries),
+        outside=sum(summary.undelegated_operators for summary in summaries),
         transposes=sum(map(_count_transposes, report.methods.values())),
         size_bytes=size_bytes,
         planned_bytes=sum(
-            sum(each.memory.arena_bytes) for each in report.methods.values() if each.memory
+            sum(method.memory.arena_bytes) for method in report.methods.values() if method.memory
         ),
         snr_db=min((ratio for ratio in ratios if ratio is not None), default=None),
-        passed=bool(checks) and all(each.passed is True for each in checks),
+        passed=bool(checks) and all(check.passed is True for check in checks),
     )
 
 
@@ -173,24 +173,24 @@ def _macs_without_sme2(summary: MethodSummary) -> int | None:
 Comparison = Literal["better", "same", "worse"]
 
 
-def compare(candidate: Trial, other: Trial, macs: int) -> Comparison:
+def compare(candidate: Trial, reference: Trial, macs: int) -> Comparison:
     """Says how a program compares with another, by what matters most and then by the next.
 
     First more than a point of the share of `macs` on SME2, then operators outside the delegate,
     then its calls, then less of that share, then transposes inside it, then the program's size.
     What is unknown is compared with nothing.
     """
-    shares = candidate.sme2_share(macs), other.sme2_share(macs)
-    size = -candidate.size_bytes, -other.size_bytes
-    for mine, theirs, least in (
+    shares = candidate.sme2_share(macs), reference.sme2_share(macs)
+    size = -candidate.size_bytes, -reference.size_bytes
+    for mine, theirs, threshold in (
         (*shares, _SMALL_SHARE),
-        (-candidate.outside, -other.outside, 0),
-        (-candidate.delegate_calls, -other.delegate_calls, 0),
+        (-candidate.outside, -reference.outside, 0),
+        (-candidate.delegate_calls, -reference.delegate_calls, 0),
         (*shares, _SAME_SHARE),
-        (*_fewer(candidate.transposes, other.transposes), 0),
-        (*size, _SAME_SIZE * other.size_bytes),
+        (*_fewer(candidate.transposes, reference.transposes), 0),
+        (*size, _SAME_SIZE * reference.size_bytes),
     ):
-        if mine is not None and theirs is not None and abs(mine - theirs) > least:
+        if mine is not None and theirs is not None and abs(mine - theirs) > threshold:
             return "better" if mine > theirs else "worse"
     return "same"
 
@@ -203,14 +203,14 @@ def _fewer(mine: int | None, theirs: int | None) -> tuple[int | None, int | None
 def judge_gains(gains: Sequence[Gain]) -> Comparison:
     """Says how a program compares by its times: what is not told from noise is the same."""
     verdicts = {gain.verdict for gain in gains}
-    if "slower" in verdicts or any(each.problem for each in gains):
+    if "slower" in verdicts or any(gain.problem for gain in gains):
         return "worse"
     return "better" if "faster" in verdicts else "same"
 
 
 def least_gain(gains: Sequence[Gain]) -> Gain | None:
     """Returns the gain of the method that gains least; None where nothing was timed."""
-    return min(gains, key=lambda each: each.speed_up, default=None)
+    return min(gains, key=lambda gain: gain.speed_up, default=None)
 
 
 def on_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
@@ -229,10 +229,10 @@ def on_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
     ]
     return [
         not any(
-            other != own and all(a >= b for a, b in zip(other, own, strict=True))
-            for other in figures
+            rival != figure and all(a >= b for a, b in zip(rival, figure, strict=True))
+            for rival in figures
         )
-        for own in figures
+        for figure in figures
     ]
 
 

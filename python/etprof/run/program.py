@@ -218,13 +218,13 @@ class Program:
     """Of the example inputs, such as `1x3x224x224`; a method with dynamic shapes takes others too."""
     references: tuple[Path, ...] = ()
     method: str = "forward"
-    beside: Mapping[str, Program] = dataclasses.field(default_factory=dict)
+    further: Mapping[str, Program] = dataclasses.field(default_factory=dict)
     """Further programs that are measured in turns with this one, by the experiments' names."""
 
     @property
     def every(self) -> dict[str, Program]:
         """All that is measured, by the experiments' names for it; this one first, without a name."""
-        return {"": self, **self.beside}
+        return {"": self, **self.further}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,8 +255,8 @@ class LoadedProgram:
     @property
     def inputs(self) -> tuple[str | None, ...] | None:
         """What it was given, by content; None where nobody says."""
-        given = self.measured.inputs if self.measured else None
-        return None if given is None else tuple(each.sha256 for each in given)
+        files = self.measured.inputs if self.measured else None
+        return None if files is None else tuple(file.sha256 for file in files)
 
     @property
     def method(self) -> MethodFiles | None:
@@ -273,21 +273,23 @@ class LoadedProgram:
         """
         if self.method is None:
             return None
-        images = [each for each in self.method.inputs if each.shape and len(each.shape) == 4]
+        images = [
+            tensor for tensor in self.method.inputs if tensor.shape and len(tensor.shape) == 4
+        ]
         if any(image.dim_order is None for image in images):
             return None
         return any(
-            each.dim_order == (0, 1, 2, 3) and each.shape[1] > 1 and max(each.shape[2:]) > 1
-            for each in images
-            if each.shape
+            tensor.dim_order == (0, 1, 2, 3) and tensor.shape[1] > 1 and max(tensor.shape[2:]) > 1
+            for tensor in images
+            if tensor.shape
         )
 
     @property
     def quality(self) -> TextQuality | None:
         """What it makes of a text; None where nobody says that of this very program."""
-        found = self.exported.quality if self.exported else None
+        quality = self.exported.quality if self.exported else None
         content = self.model.content if self.model else None
-        return found if found is not None and found.program == content else None
+        return quality if quality is not None and quality.program == content else None
 
     def is_as(self, other: LoadedProgram) -> bool:
         """Whether both compute the same of the same, as far as anybody says."""
@@ -297,18 +299,18 @@ class LoadedProgram:
 
     def is_given_as(self, other: LoadedProgram) -> bool:
         """Whether both got the same inputs, which precisions may store in types of their own."""
-        given = self.inputs is not None and self.inputs == other.inputs
-        return given or (self._examples is not None and self._examples == other._examples)
+        has_same_files = self.inputs is not None and self.inputs == other.inputs
+        return has_same_files or (self._examples is not None and self._examples == other._examples)
 
     @property
     def _examples(self) -> tuple[object, ...] | None:
         """Whose example inputs it got; None for other inputs, and where the code is not known."""
         if self.method is None or self.exported is None or self.exported.source.sha256 is None:
             return None
-        stored = [each for each in self.method.inputs if each.path is not None]
-        if not stored or self.inputs != tuple(each.sha256 for each in stored):
+        stored = [tensor for tensor in self.method.inputs if tensor.path is not None]
+        if not stored or self.inputs != tuple(tensor.sha256 for tensor in stored):
             return None
-        shapes = tuple(tuple(each.shape or ()) for each in stored)
+        shapes = tuple(tuple(tensor.shape or ()) for tensor in stored)
         return self.exported.model, self.exported.source.sha256, shapes
 
     @property
@@ -339,12 +341,12 @@ def find_descriptions(model: Path, name: str = "") -> dict[str, Path]:
 
     `name` is what experiments call the program; empty where they do not. The delegation report holds the map from the delegates' nodes to modules and source lines.
     """
-    beside = {DELEGATION_REPORT: ".delegation.json", EXPORT_MANIFEST: ".json"}
-    found = {
-        name_of_program(kind, name): model.with_name(f"{model.name}{ending}")
-        for kind, ending in beside.items()
+    suffixes = {DELEGATION_REPORT: ".delegation.json", EXPORT_MANIFEST: ".json"}
+    paths = {
+        name_of_program(kind, name): model.with_name(f"{model.name}{suffix}")
+        for kind, suffix in suffixes.items()
     }
-    return {name: path for name, path in found.items() if path.is_file()}
+    return {name: path for name, path in paths.items() if path.is_file()}
 
 
 def describe_program(
@@ -364,10 +366,12 @@ def describe_program(
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)
     if manifest is None:
-        chosen = method or "forward"
-        return Program(name=name, label=name, model=model, inputs=inputs, data=data, method=chosen)
-    chosen = method or manifest.method
-    files = _method_files(manifest, chosen)
+        method_name = method or "forward"
+        return Program(
+            name=name, label=name, model=model, inputs=inputs, data=data, method=method_name
+        )
+    method_name = method or manifest.method
+    files = _method_files(manifest, method_name)
     external = model.with_suffix(".ptd")
     return Program(
         name=safe_name(manifest.model),
@@ -377,7 +381,7 @@ def describe_program(
         inputs=inputs or _paths(model, files.inputs),
         shapes=() if inputs else _shapes(files.inputs),
         references=() if inputs else _paths(model, files.references),
-        method=chosen,
+        method=method_name,
     )
 
 
@@ -388,31 +392,34 @@ def _check_file(path: Path, way_out: str) -> None:
         raise InputFileError(msg)
 
 
-def find_decode_method(model: Path, chosen: str | None) -> str | None:
+def find_decode_method(model: Path, method: str | None) -> str | None:
     """Returns the method that adds one token: the chosen one, or `decode` where there is one."""
     manifest = load_export_manifest(model)
-    if chosen is None and manifest is not None and "decode" in manifest.methods:
+    if method is None and manifest is not None and "decode" in manifest.methods:
         return "decode"
-    return chosen
+    return method
 
 
 def check_tokenizer(model: Path, tokenizer: Path) -> None:
     """Raises UsageError when the export says that the model's tokenizer is another file."""
     manifest = load_export_manifest(model)
-    asked = manifest.options.get("llm") if manifest else None
-    files = asked.get("files") if isinstance(asked, dict) else None
-    known = files.get("base.tokenizer_path") if isinstance(files, dict) else None
-    if isinstance(known, dict) and known.get("sha256") not in {None, hash_file(tokenizer)}:
+    llm_options = manifest.options.get("llm") if manifest else None
+    files = llm_options.get("files") if isinstance(llm_options, dict) else None
+    exported_tokenizer = files.get("base.tokenizer_path") if isinstance(files, dict) else None
+    if isinstance(exported_tokenizer, dict) and exported_tokenizer.get("sha256") not in {
+        None,
+        hash_file(tokenizer),
+    }:
         raise UsageError(
-            f"{tokenizer} is not the tokenizer that {model} was exported with ({known.get('path')}): its "
+            f"{tokenizer} is not the tokenizer that {model} was exported with ({exported_tokenizer.get('path')}): its "
             "ids mean other words; give that one, or --prompt-tokens"
         )
 
 
 def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
     if method not in manifest.methods:
-        known = ", ".join(sorted(manifest.methods))
-        msg = f"the program has no method {method!r}; it has {known}; choose one with --method"
+        names = ", ".join(sorted(manifest.methods))
+        msg = f"the program has no method {method!r}; it has {names}; choose one with --method"
         raise UsageError(msg)
     return manifest.methods[method]
 
@@ -420,8 +427,8 @@ def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
 def _shapes(tensors: tuple[TensorFile, ...]) -> tuple[str, ...]:
     """Returns the tensors' shapes as the runner takes them; none when one is not known."""
     shapes = [tensor.shape for tensor in tensors if tensor.path is not None]
-    known = [shape for shape in shapes if shape is not None]
-    texts = tuple("x".join(map(str, shape)) or "scalar" for shape in known)
+    recorded_shapes = [shape for shape in shapes if shape is not None]
+    texts = tuple("x".join(map(str, shape)) or "scalar" for shape in recorded_shapes)
     return texts if len(texts) == len(shapes) else ()
 
 

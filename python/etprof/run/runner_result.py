@@ -45,17 +45,17 @@ def _cpu_of(lines: list[str], architecture: str) -> dict[str, object]:
     words too, named as sysctl does: `hw.optional.arm.FEAT_SME2`.
     """
     parted = (line.partition(":") for line in lines)
-    told = {name.strip(): text.strip() for name, _, text in parted}
-    words = f"{told.get('flags', '')} {told.get('Features', '')}".split()
+    fields = {name.strip(): text.strip() for name, _, text in parted}
+    flags = f"{fields.get('flags', '')} {fields.get('Features', '')}".split()
     # FEAT_SME2 of a Mac is sme2, and smei8i32 of Linux is sme_i8i32.
-    there = {re.sub(r"^hw\.optional\.(arm\.FEAT_)?", "", word).lower() for word in words}
-    maker, part = told.get("CPU implementer"), told.get("CPU part")
-    arm_model = f"implementer {maker} part {part}" if maker and part else "unknown"
+    present = {re.sub(r"^hw\.optional\.(arm\.FEAT_)?", "", flag).lower() for flag in flags}
+    maker, part_number = fields.get("CPU implementer"), fields.get("CPU part")
+    arm_model = f"implementer {maker} part {part_number}" if maker and part_number else "unknown"
     features = {}
     for name in _FEATURES.get(architecture, "").split():
-        known = {name, name.replace("sme_", "sme"), _SYSTEM_NAMES.get(name, name)}
-        features[name] = not known.isdisjoint(there)
-    return {"model_name": told.get("model name") or arm_model, "features": features}
+        aliases = {name, name.replace("sme_", "sme"), _SYSTEM_NAMES.get(name, name)}
+        features[name] = not aliases.isdisjoint(present)
+    return {"model_name": fields.get("model name") or arm_model, "features": features}
 
 
 class Cpu(Record):
@@ -155,13 +155,13 @@ class SmeState(Record):
     """Streaming vector length; None where the CPU has no SME, or nobody says."""
 
     @model_validator(mode="after")
-    def _is_what_was_shown(self) -> Self:
+    def _check_visible_features(self) -> Self:
         if self.shown_features is None or self.cpu_features is None:
             return self
-        shown = set(self.shown_features)
-        mode = "sme2" if "sme2" in shown else "sme1" if "sme" in shown else "off"
-        if mode != self.in_force or not shown <= set(self.cpu_features):
-            seen = ", ".join(sorted(shown)) or "none"
+        visible = set(self.shown_features)
+        mode = "sme2" if "sme2" in visible else "sme1" if "sme" in visible else "off"
+        if mode != self.in_force or not visible <= set(self.cpu_features):
+            seen = ", ".join(sorted(visible)) or "none"
             msg = f"SME mode {self.in_force} cannot be in force where features shown are {seen}"
             raise ValueError(msg)
         return self
@@ -210,7 +210,7 @@ class GenerationResult(Record):
     """The first of the process, before any warm-up; None where the runner is of etprof 0.1."""
 
     @model_validator(mode="after")
-    def _each_new_token_has_a_latency(self) -> Self:
+    def _check_latency_count(self) -> Self:
         for repetition in self.repetitions:
             if len(repetition.token_latency_ns) != max(len(self.tokens) - 1, 0):
                 msg = "token_latency_ns needs a time for each token after the first"

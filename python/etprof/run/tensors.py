@@ -64,18 +64,18 @@ class StoredTensor:
 
 def load_tensor(path: Path | str, dtype: str, shape: Sequence[int] | None) -> StoredTensor:
     """Reads a tensor's file; what is wrong with it is its problem, and raised nowhere."""
-    known = None if shape is None else tuple(shape)
+    dimensions = None if shape is None else tuple(shape)
     element = _ELEMENTS.get(dtype)
     if element is None:
         unknown = f"cannot read {path} as {dtype}, no type of numbers; {_WAY_OUT}"
-        return StoredTensor(str(path), dtype, known, problem=unknown)
-    expected = None if known is None else math.prod(known) * element.itemsize
-    most = MOST_TENSOR_BYTES if expected is None else min(expected, MOST_TENSOR_BYTES)
+        return StoredTensor(str(path), dtype, dimensions, problem=unknown)
+    expected = None if dimensions is None else math.prod(dimensions) * element.itemsize
+    limit_bytes = MOST_TENSOR_BYTES if expected is None else min(expected, MOST_TENSOR_BYTES)
     try:
-        data = read_input(Path(path), most_bytes=most, way_out=_WAY_OUT)
+        data = read_input(Path(path), most_bytes=limit_bytes, way_out=_WAY_OUT)
     except InputFileError as error:
-        return StoredTensor(str(path), dtype, known, problem=str(error))
+        return StoredTensor(str(path), dtype, dimensions, problem=str(error))
     problem = None
     if len(data) % element.itemsize or expected not in (None, len(data)):
         problem = f"{path} has {len(data)} bytes, not those of a whole {dtype}; {_WAY_OUT}"
-    return StoredTensor(str(path), dtype, known, data, problem)
+    return StoredTensor(str(path), dtype, dimensions, data, problem)

@@ -30,7 +30,7 @@ from etprof.run.directory import (
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.load import Run, read_export
-from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
+from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, resume_hint
 from etprof.run.runner_result import RunnerResult, read_result
 from etprof.run.tensors import load_tensor
 from etprof.statistics.noise import LEAST_BLOCKS, launch_noise
@@ -78,10 +78,14 @@ def validate_run(run: Path) -> list[ValidationFinding]:
         findings.append(ValidationFinding("damaged", str(error)))
     findings += [ValidationFinding("damaged", text) for text in changed.values()]
     loaded, refusal = _read_as_reports_do(run)
-    read = _contents(loaded) if loaded else {}
+    loaded_contents = _contents(loaded) if loaded else {}
     for name, kind in files.items():
         if name not in changed and kind.name in _PARSERS:
-            parse = read.__getitem__ if run / name in read else _PARSERS[kind.name]
+            parse = (
+                loaded_contents.__getitem__
+                if run / name in loaded_contents
+                else _PARSERS[kind.name]
+            )
             findings += _check_file(run, name, parse)
     if refusal is not None and refusal not in [found.text for found in findings]:
         findings.append(ValidationFinding("damaged", refusal))
@@ -98,7 +102,7 @@ def worst_level(findings: list[ValidationFinding]) -> Level:
 def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
     """Returns the run as everyone reads it, and why they refuse it, where they do."""
     try:
-        loaded = Run.load(run, whole=False)
+        loaded = Run.load(run, strict=False)
     except InputFileError as error:
         return None, str(error)
     return loaded, loaded.problem
@@ -123,7 +127,7 @@ def _check_manifest(
     if manifest.status == "running":
         yield ValidationFinding(
             "incomplete",
-            f"the run was cut off after {done} finished launches; {way_on(manifest, run)}",
+            f"the run was cut off after {done} finished launches; {resume_hint(manifest, run)}",
         )
     else:
         by = f", measured by etprof {manifest.etprof_version}" if manifest.etprof_version else ""
@@ -145,10 +149,10 @@ def _check_manifest(
     if manifest.schema_version == 1:
         text = f"{MANIFEST} is of etprof 0.1, without checksum: changes to it itself are not seen"
         yield ValidationFinding("note", text)
-        others = len(find_measured_files(run).keys() - manifest.files.keys())
-        if others and manifest.status != "running":
+        unlisted = len(find_measured_files(run).keys() - manifest.files.keys())
+        if unlisted and manifest.status != "running":
             # It closed its manifest before it measured kernels.
-            text = f"{count_of(others, 'file')} not in {MANIFEST}: changes to them are not seen"
+            text = f"{count_of(unlisted, 'file')} not in {MANIFEST}: changes to them are not seen"
             yield ValidationFinding("note", text)
 
 
@@ -180,12 +184,12 @@ def _check_runners(manifest: Manifest) -> Iterator[ValidationFinding]:
 def _find_changes(run: Path, manifest: Manifest) -> dict[str, str]:
     """Compares the measured files with the manifest, all of them and no others: name → problem."""
     # Manifests of etprof up to 0.1 name reports too, and not all that was measured.
-    listed = {name: entry for name, entry in manifest.files.items() if kind_of(name) is not None}
-    found = {name: _problem_of(run, name, entry) for name, entry in listed.items()}
+    listed = {name: file for name, file in manifest.files.items() if kind_of(name) is not None}
+    problems = {name: _problem_of(run, name, file) for name, file in listed.items()}
     if manifest.status != "running" and manifest.schema_version != 1:
         for name in find_measured_files(run).keys() - listed.keys():
-            found[name] = f"{name} is not of this run: {MANIFEST} does not list it"
-    return {name: problem for name, problem in sorted(found.items()) if problem is not None}
+            problems[name] = f"{name} is not of this run: {MANIFEST} does not list it"
+    return {name: problem for name, problem in sorted(problems.items()) if problem is not None}
 
 
 def _problem_of(run: Path, name: str, listed: MeasuredFile) -> str | None:
@@ -224,9 +228,9 @@ def _read_outputs(run: Path, name: str, result: RunnerResult) -> None:
     stem = name.removesuffix("_result.json").removesuffix("_outputs")
     folder = run / f"{stem}_outputs"
     for output in result.outputs:
-        place = folder / f"output_{output.index}.bin"
-        if place.is_file():
-            load_tensor(place, output.dtype, output.shape).values()
+        path = folder / f"output_{output.index}.bin"
+        if path.is_file():
+            load_tensor(path, output.dtype, output.shape).values()
 
 
 def _check_times(name: str, blocks: list[list[int]]) -> Iterator[ValidationFinding]:
@@ -249,8 +253,12 @@ def _check_times(name: str, blocks: list[list[int]]) -> Iterator[ValidationFindi
             f"{noise.trend}; measure when it is quiet"
         )
         yield ValidationFinding("note", text)
-    known = [found for found in map(is_settled, blocks) if found is not None]
-    if sum(known) < len(known) / 2:
+    settled = [
+        is_settled_block
+        for is_settled_block in map(is_settled, blocks)
+        if is_settled_block is not None
+    ]
+    if sum(settled) < len(settled) / 2:
         yield ValidationFinding("note", f"{name}: most blocks start slow; ask for more warm-up")
 
 
