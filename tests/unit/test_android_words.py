@@ -12,5 +12,5 @@ def test_a_mask_has_one_bit_a_core() -> None:
     runner = Path("etprof-runner")
     target = AndroidTarget(launcher=["nice"])
     target._libraries[runner] = ()
-    words = target._words(runner, {runner: "/data/r"}, cpus=(0, 4, 7))
+    words = target._command_prefix(runner, {runner: "/data/r"}, cpus=(0, 4, 7))
     assert words == ["taskset", "91", "nice", "/data/r"]

@@ -210,7 +210,7 @@ def test_an_emulated_launch_is_on_the_cpu_that_was_asked_for() -> None:
     request = RunnerRequest(model=Path("m.pte"), result=Path("r.json"))
     for trace, runner in ((None, "/r"), (Path("k.json"), "/t")):
         asked = replace(request, kernel_trace=trace)
-        words = [str(word) for word in target.words_of(target.runner_file(asked), asked)]
+        words = [str(word) for word in target.runner_command(target.runner_file(asked), asked)]
         assert words[words.index("-cpu") + 1] == "max,sme=off"
         assert words[-1] == runner
     assert target.sme_modes() == ("off",)

@@ -15,7 +15,7 @@ from etprof.config import Config
 from etprof.run.kernel_trace import Execution, KernelTrace, TracedOperator
 from etprof.run.runner_result import SmeState
 from etprof.tables.kernels import INSTRUCTIONS
-from etprof.targets.emulator.instructions import Functions, Log, find_base, name_operators, reading
+from etprof.targets.emulator.instructions import Functions, Log, find_base, log_pipe, name_operators
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,7 @@ def test_a_reader_that_fails_lets_the_writer_end_and_says_why() -> None:
             stream.write(b"x" * 2**22)
 
     def read_all() -> None:
-        with reading(refuse) as pipe:
+        with log_pipe(refuse) as pipe:
             writer = threading.Thread(target=write, args=(pipe,))
             writer.start()
             writer.join(30)
@@ -163,7 +163,7 @@ def test_a_reader_that_fails_lets_the_writer_end_and_says_why() -> None:
 
 def test_all_that_was_written_is_read_and_nothing_is_left() -> None:
     got = bytearray()
-    with reading(got.extend) as pipe, pipe.open("wb") as stream:
+    with log_pipe(got.extend) as pipe, pipe.open("wb") as stream:
         stream.write(b"ab" * 2**20)
     assert bytes(got) == b"ab" * 2**20
     assert not os.path.lexists(pipe)

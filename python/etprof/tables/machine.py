@@ -100,8 +100,8 @@ DIFFERENCES: Final = Table(
     "differences",
     (
         Column("setting", "string", of=lambda d: d.setting, says="Name on the device"),
-        Column("wanted", "string", of=lambda d: d.wanted, says="By the profile"),
-        Column("found", "string", of=lambda d: d.found, says="Missing where it is not set"),
+        Column("wanted", "string", of=lambda d: d.expected, says="By the profile"),
+        Column("found", "string", of=lambda d: d.actual, says="Missing where it is not set"),
     ),
     says="A setting that is not as the profile wants it.",
 )

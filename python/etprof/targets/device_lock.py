@@ -129,7 +129,7 @@ def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
 
     Waits in silence for other threads of this process, and never gives up because of them.
     """
-    told: list[Holder] = []
+    announced: list[Holder] = []
 
     def waiting(device: MeasuredDevice, holder: Holder) -> None:
         if holder.is_this_process:
@@ -142,8 +142,8 @@ def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
                 f"{device.name} is in use by {holder.text}; two measurements would disturb each "
                 "other: try again when it has ended, or leave out --no-wait"
             )
-        if not told:
-            told.append(holder)
+        if not announced:
+            announced.append(holder)
             say(f"Waiting for {device.name}, in use by {holder.text}; --no-wait fails instead")
 
     return waiting
@@ -162,8 +162,8 @@ def _try_lock(descriptor: int, path: Path) -> bool:
 def _own_text() -> str:
     """Names this process to people; flags are left out: they may hold secrets."""
     program = Path(sys.argv[0])
-    own = program.stem == "__main__"
-    command = " ".join([program.parent.name if own else program.name, *sys.argv[1:2]])
+    is_module = program.stem == "__main__"
+    command = " ".join([program.parent.name if is_module else program.name, *sys.argv[1:2]])
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"{command} (process {os.getpid()} of {_user()}, since {since})"
 
@@ -198,20 +198,21 @@ def _read_signature(descriptor: int) -> str:
 
 def _end_leftovers(lock: os.stat_result, text: str) -> Holder | None:
     """Ends what has the lock if it was left by an etprof that lives no more; None if it was not."""
-    left = find_lost(lock)
-    if not left:
+    leftovers = find_lost(lock)
+    if not leftovers:
         return None
-    for group in {process.group for process in left}:
+    for group in {process.group for process in leftovers}:
         kill_group(group)
     deadline = time.monotonic() + _LONGEST_END_S
     while find_lost(lock) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     # What guards a command bears Python's name; the others say more.
     names = (
-        ", ".join(process.text for process in left if process.id != process.group) or left[0].text
+        ", ".join(process.text for process in leftovers if process.id != process.group)
+        or leftovers[0].text
     )
-    said = f"{names}, left by {text}, which was killed"
-    return Holder(said, is_this_process=False, has_been_ended=True)
+    holder_text = f"{names}, left by {text}, which was killed"
+    return Holder(holder_text, is_this_process=False, has_been_ended=True)
 
 
 def _open(path: Path) -> int:
@@ -221,8 +222,8 @@ def _open(path: Path) -> int:
         descriptor = _open_or_make(path)
     except OSError as error:
         raise _refusal(path, error) from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         # Under a second name it may be a file that someone wants to see overwritten.
         os.close(descriptor)
         raise _refusal(path, OSError(errno.EINVAL, "it is no file of its own"))

@@ -37,7 +37,7 @@ class LocalTarget(RunsHere):
         """The installed runner."""
         return find_host_runner(tracing=tracing)
 
-    def words_of(self, runner: Path, _request: RunnerRequest) -> list[str | Path]:
+    def runner_command(self, runner: Path, _request: RunnerRequest) -> list[str | Path]:
         """It is started by itself."""
         return [runner]
 

@@ -23,7 +23,7 @@ WAY_OUT = "`etprof calibrate --peaks` measures them again"
 
 def keep_peaks(peaks: Peaks) -> Path:
     """Replaces what was kept of the device; returns the file."""
-    path = _place(peaks.device)
+    path = _peaks_path(peaks.device)
     write_json(path, peaks.model_dump(mode="json"))
     return path
 
@@ -37,7 +37,7 @@ def with_peaks(run: Run, path: Path | None = None) -> Run:
         return run
     if path is None and run.manifest is not None:
         try:
-            path = _place(device_of(run.manifest))
+            path = _peaks_path(device_of(run.manifest))
         except OutputError:
             # No place to keep any: not to know them is no reason to show nothing of the run.
             return run
@@ -51,6 +51,6 @@ def device_of(manifest: Manifest) -> str:
     return identify_device(manifest.platform, manifest.target, manifest.cpu)[1]
 
 
-def _place(device: str) -> Path:
+def _peaks_path(device: str) -> Path:
     """A file for each name, whatever letters it has."""
     return cache_root() / "peaks" / f"{hashlib.sha256(device.encode()).hexdigest()[:16]}.json"

@@ -44,10 +44,10 @@ def _identify_computer(target: Facts, cpu: Cpu | None) -> tuple[str, str | None]
 def _identify_phone(target: Facts, _: Cpu | None) -> tuple[str, str | None]:
     """A phone is its make, model and serial."""
     serial = str(target.get("serial") or "")
-    known = _join(target, "manufacturer", "model") or "Android device"
+    model_name = _join(target, "manufacturer", "model") or "Android device"
     is_lasting = serial and not _PASSING_SERIAL.fullmatch(serial)
     soc = _join(target, "soc_manufacturer", "soc_model")
-    return f"{known} ({serial})" if is_lasting else known, soc
+    return f"{model_name} ({serial})" if is_lasting else model_name, soc
 
 
 def _identify_emulator(target: Facts, _: Cpu | None) -> tuple[str, str | None]:
@@ -69,7 +69,7 @@ class TargetKind:
     """`module:Class`, imported when a target is made."""
     takes: Mapping[str, str] = field(default_factory=dict)
     """Fields of a config's `target` that mean something here: the parameters of the class."""
-    parts: str | None = None
+    required_parts: str | None = None
     """`module:function` that says which parts it needs are there, for `etprof doctor`."""
     checklist: str | None = None
     """`module:function` that walks all that a first measurement needs, for `doctor --target`."""
@@ -92,10 +92,10 @@ class TargetKind:
 
     def make(self, fields: Mapping[str, object]) -> Target:
         """Returns a target; `fields` are those of a config's `target`, others are passed by."""
-        given = {
+        arguments = {
             name: fields[key] for key, name in self.takes.items() if fields.get(key) is not None
         }
-        return cast("Target", load(self.factory)(**given))
+        return cast("Target", load(self.factory)(**arguments))
 
 
 _TRACING: Final = {"trace_runner": "trace_runner", "trace_preset": "trace_runner"}
@@ -123,7 +123,7 @@ TARGETS: Final = (
             "runner": "runner",
             **_TRACING,
         },
-        parts="etprof.targets.android.adb:find_parts",
+        required_parts="etprof.targets.android.adb:find_parts",
         checklist="etprof.targets.android.checklist:walk",
         history_name="android",
         identify=_identify_phone,
@@ -151,7 +151,7 @@ TARGETS: Final = (
         policy=Policy(proves_times=False, proves_kernels=True, proves_instructions=True),
         factory="etprof.targets.emulator.target:EmulatorTarget",
         takes=_TRACING,
-        parts="etprof.targets.emulator.installation:find_parts",
+        required_parts="etprof.targets.emulator.installation:find_parts",
         history_name="emulator",
         identify=_identify_emulator,
         way_to_count="run `etprof emulator setup`",
@@ -162,28 +162,28 @@ TARGETS: Final = (
         ),
     ),
 )
-KINDS: Final = (LOCAL, *(each.name for each in TARGETS))
+KINDS: Final = (LOCAL, *(target.name for target in TARGETS))
 
 
 def find_kind(name: str) -> TargetKind | None:
     """Returns the row of a config's word or a manifest's platform; None for an unknown one."""
     if name == LOCAL:
         name = "mac" if sys.platform == "darwin" else "linux"
-    return next((each for each in TARGETS if each.name == name), None)
+    return next((target for target in TARGETS if target.name == name), None)
 
 
 def kind_of(name: str) -> TargetKind:
     """Returns the row; raises UsageError for an unknown name."""
-    found = find_kind(name)
-    if found is None:
+    kind = find_kind(name)
+    if kind is None:
         raise UsageError(f"there is no target {name!r}; known: {', '.join(KINDS)}")
-    return found
+    return kind
 
 
 def proves_times(platform: str | None) -> bool:
     """Whether times of a run on `platform` mean anything; an unknown one is taken at its word."""
-    found = find_kind(platform or "")
-    return found is None or found.policy.proves_times
+    kind = find_kind(platform or "")
+    return kind is None or kind.policy.proves_times
 
 
 def identify_device(platform: str, target: Facts, cpu: Cpu | None) -> tuple[str, str, str | None]:
@@ -216,14 +216,14 @@ def runner_of_preset(preset: str) -> Path:
 def find_parts() -> list[RequiredPart]:
     """Says of each part that some kind needs beside etprof whether it is there."""
     return [
-        replace(part, name=f"{kind.name}: {part.name}")
+        replace(required_part, name=f"{kind.name}: {required_part.name}")
         for kind in TARGETS
-        if kind.parts
-        for part in load(kind.parts)()
+        if kind.required_parts
+        for required_part in load(kind.required_parts)()
     ]
 
 
-def load(place: str) -> Any:  # noqa: ANN401 - whatever stands there
+def load(entry_point: str) -> Any:  # noqa: ANN401 - whatever stands there
     """Imports `module:name`."""
-    module, _, name = place.partition(":")
+    module, _, name = entry_point.partition(":")
     return getattr(importlib.import_module(module), name)

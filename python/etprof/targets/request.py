@@ -77,7 +77,7 @@ class RunnerRequest:
         return tuple(path for path in (self.result, *traces, self.outputs, *logs) if path)
 
 
-REQUESTED: Final = frozenset(each.name for each in fields(RunnerRequest))
+REQUESTED: Final = frozenset(field.name for field in fields(RunnerRequest))
 """What a program, an experiment and the settings say of a launch, by the same names."""
 
 
@@ -99,10 +99,10 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("outputs", request.outputs),
         ("result", request.result),
     ]
-    words = [f"--{name}={value}" for name, value in flags if value is not None]
+    arguments = [f"--{name}={value}" for name, value in flags if value is not None]
     switches = {"warmup-steady": request.warmup_steady, "cold-inputs": request.cold_inputs}
-    words += [f"--{name}" for name, is_on in switches.items() if is_on]
-    return [*words, *request.extra_arguments]
+    arguments += [f"--{name}" for name, is_on in switches.items() if is_on]
+    return [*arguments, *request.extra_arguments]
 
 
 def _input_flags(request: RunnerRequest) -> list[tuple[str, object | None]]:

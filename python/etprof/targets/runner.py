@@ -74,7 +74,7 @@ class RunsHere(ABC):
         """Returns the target's own runner, or its own that can trace kernels."""
 
     @abstractmethod
-    def words_of(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
+    def runner_command(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
         """Returns the runner with the words before it that the target needs."""
 
     def device(self) -> MeasuredDevice:
@@ -96,7 +96,7 @@ class RunsHere(ABC):
         runner = self.runner_file(request)
         before = [*taskset_words(request.cpus), *request.launcher]
         completed = run_command(
-            [*before, *self.words_of(runner, request), *runner_arguments(request)],
+            [*before, *self.runner_command(runner, request), *runner_arguments(request)],
             timeout_s=request.timeout_s,
             environment=self.environment(runner),
             keeps_device=True,
@@ -148,11 +148,13 @@ def find_host_runner(*, tracing: bool = False) -> Path:
     return runner
 
 
-def ask_host_runner(words: Sequence[str | Path], *, timeout_s: float | None = None) -> Completed:
+def ask_host_runner(
+    arguments: Sequence[str | Path], *, timeout_s: float | None = None
+) -> Completed:
     """Runs the host's runner to its end; raises as `find_host_runner` and `run_command` do."""
     runner = find_host_runner()
     environment = library_environment(runner)
-    return run_command([runner, *words], timeout_s=timeout_s, environment=environment)
+    return run_command([runner, *arguments], timeout_s=timeout_s, environment=environment)
 
 
 def library_environment(runner: Path) -> dict[str, str]:
@@ -162,11 +164,11 @@ def library_environment(runner: Path) -> dict[str, str]:
     packages, ExecuTorch may be in another folder than etprof.
     """
     packages = runner.parents[2]
-    found = find_spec("executorch")
-    if (packages / "executorch").is_dir() or found is None:
+    spec = find_spec("executorch")
+    if (packages / "executorch").is_dir() or spec is None:
         return {}
     variable = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
-    folders = [str(Path(place) / "lib") for place in found.submodule_search_locations or ()]
+    folders = [str(Path(location) / "lib") for location in spec.submodule_search_locations or ()]
     return {variable: os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])}
 
 
@@ -211,7 +213,7 @@ def check_completed(
             f"etprof-runner ended with exit code {completed.exit_code} ({_last_words(completed)}). "
             f"Repeat with: {completed.shell_text}"
         )
-    if any(words in line for line in lines for words in _OF_THE_LOADER):
+    if any(phrase in line for line in lines for phrase in _OF_THE_LOADER):
         if sys.platform == "linux" and not Path("/proc/self").exists():
             raise TargetError(
                 "etprof-runner does not start here: /proc is missing, by which it finds "
@@ -222,15 +224,15 @@ def check_completed(
             "system: build it for this one (docs/building.md), or name the folder of the missing "
             "library in LD_LIBRARY_PATH"
         )
-    own = [line.removeprefix(_SPEAKS_AS) for line in lines if line.startswith(_SPEAKS_AS)]
-    if not own and launcher:
+    runner_lines = [line.removeprefix(_SPEAKS_AS) for line in lines if line.startswith(_SPEAKS_AS)]
+    if not runner_lines and launcher:
         raise TargetError(
             f"{clean(lines[-1])}; the runner said nothing, and {clean(shlex.join(launcher))} was to "
             f"start it (exit code {completed.exit_code}): try that alone, or leave `launcher` out"
         )
-    if not own and named is not None:
+    if not runner_lines and named is not None:
         raise TargetError(f"{lines[-1]}; {no_runner(named)}")
-    raise _ERRORS.get(completed.exit_code, TargetError)((own or lines)[-1])
+    raise _ERRORS.get(completed.exit_code, TargetError)((runner_lines or lines)[-1])
 
 
 def no_runner(named: Path) -> str:

@@ -65,13 +65,13 @@ def read_local_state() -> TargetState:
 
 def read_files(patterns: Iterable[str]) -> dict[str, str]:
     """Returns the first line of every readable file that matches, by path."""
-    found = {}
+    lines = {}
     for pattern in patterns:
         for path in sorted(Path("/").glob(pattern.removeprefix("/"))):
             line = _read_line(path)
             if line is not None:
-                found[str(path)] = line
-    return found
+                lines[str(path)] = line
+    return lines
 
 
 def _read_line(path: Path) -> str | None:
@@ -151,9 +151,9 @@ def _load_average(text: str) -> tuple[float, float, float] | None:
 def _mac_thermal_status() -> str | None:
     """Asks macOS whether it has throttled; None when it does not say."""
     try:
-        shown = run_command(["pmset", "-g", "therm"], timeout_s=10).stdout
+        output = run_command(["pmset", "-g", "therm"], timeout_s=10).stdout
     except (ProgramNotFoundError, ProgramTimeoutError):
         return None
-    if limit := re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", shown):
+    if limit := re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", output):
         return "none" if limit[1] == "100" else f"speed limit {limit[1]} %"
-    return "none" if "No thermal warning level has been recorded" in shown else None
+    return "none" if "No thermal warning level has been recorded" in output else None

@@ -56,8 +56,8 @@ class ShellResult:
 
 def find_adb() -> str:
     """Returns adb of the PATH, else the Android SDK's; raises ProgramNotFoundError."""
-    if found := shutil.which("adb"):
-        return found
+    if path := shutil.which("adb"):
+        return path
     for variable in ("ANDROID_HOME", "ANDROID_SDK_ROOT"):
         program = Path(os.environ.get(variable, "")) / "platform-tools" / "adb"
         if variable in os.environ and os.access(program, os.X_OK):
@@ -78,10 +78,10 @@ def find_parts() -> list[RequiredPart]:
 
 
 def run_adb(
-    *words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S, sees_our_end: bool = False
+    *arguments: str | Path, timeout_s: float = COMMAND_TIMEOUT_S, sees_our_end: bool = False
 ) -> Completed:
     """Runs adb itself, for no device in particular."""
-    return run_command([find_adb(), *words], timeout_s=timeout_s, sees_our_end=sees_our_end)
+    return run_command([find_adb(), *arguments], timeout_s=timeout_s, sees_our_end=sees_our_end)
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Adb:
 
     def run(
         self,
-        *words: str | Path,
+        *arguments: str | Path,
         timeout_s: float = COMMAND_TIMEOUT_S,
         sees_our_end: bool = False,
     ) -> Completed:
         """Runs one adb command for this device, whatever its exit code."""
-        words = ("-s", self.serial, *words)
-        return run_adb(*words, timeout_s=timeout_s, sees_our_end=sees_our_end)
+        arguments = ("-s", self.serial, *arguments)
+        return run_adb(*arguments, timeout_s=timeout_s, sees_our_end=sees_our_end)
 
     def state(self) -> str:
         """Returns `device` when it is ready, else what adb says of it."""
@@ -119,15 +119,15 @@ class Adb:
         printed at its end. Raises DeviceLostError when that never came, and ProgramTimeoutError.
         """
         mark = f"etprof-{secrets.token_hex(8)}"
-        words = f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?"
+        command = f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?"
         try:
-            done = self.run("shell", words, timeout_s=timeout_s, sees_our_end=sees_our_end)
+            done = self.run("shell", command, timeout_s=timeout_s, sees_our_end=sees_our_end)
         except ProgramTimeoutError as error:
             msg = f"device {self.serial} did not answer within {timeout_s:g} s; is it frozen?"
             raise ProgramTimeoutError(msg) from error
-        head, found, tail = done.stdout.rpartition(f"\n{mark} ")
+        head, separator, tail = done.stdout.rpartition(f"\n{mark} ")
         code = tail.strip()
-        if not found or not code.isascii() or not code.isdecimal():
+        if not separator or not code.isascii() or not code.isdecimal():
             reason = last_line(done) or "it stopped answering"
             raise DeviceLostError(f"device {self.serial} was lost: {reason}")
         return ShellResult(int(code), head, done.stderr)
@@ -150,15 +150,17 @@ class Adb:
         self._copy(("pull", remote, as_operand(str(local))), size_bytes, full, failure)
 
     def _copy(
-        self, words: tuple[str, ...], size_bytes: int, full: EtprofError, failure: str
+        self, arguments: tuple[str, ...], size_bytes: int, full: EtprofError, failure: str
     ) -> None:
-        """Runs adb's `words`; raises `full`, DeviceLostError, or TargetError with `failure`."""
+        """Runs adb with `arguments`; raises `full`, DeviceLostError, or TargetError with `failure`."""
         lost = f"device {self.serial} was lost"
         try:
-            done = self.run(*words, timeout_s=COMMAND_TIMEOUT_S + size_bytes / _LEAST_BYTES_PER_S)
+            done = self.run(
+                *arguments, timeout_s=COMMAND_TIMEOUT_S + size_bytes / _LEAST_BYTES_PER_S
+            )
         except ProgramTimeoutError as error:
             raise DeviceLostError(
-                f"{lost}: it stopped answering while {words[1]} was copied"
+                f"{lost}: it stopped answering while {arguments[1]} was copied"
             ) from error
         if done.exit_code == 0:
             return
@@ -215,14 +217,16 @@ def list_devices() -> list[AttachedDevice]:
 
 def parse_devices(text: str) -> list[AttachedDevice]:
     """Reads `adb devices -l`; lines of adb's own server are left out."""
-    found = []
+    devices = []
     for line in text.splitlines():
         match = re.match(r"(\S+)\s+(\w+(?: permissions)?)\b(.*)", line)
         if match is None or line.startswith(("*", "List of devices", "adb ")):
             continue
         model = re.search(r"\bmodel:(\S+)", match[3])
-        found.append(AttachedDevice(clean(match[1]), match[2], clean(model[1]) if model else None))
-    return found
+        devices.append(
+            AttachedDevice(clean(match[1]), match[2], clean(model[1]) if model else None)
+        )
+    return devices
 
 
 def connect(address: str) -> str:
@@ -259,18 +263,18 @@ def choose_device(serial: str | None = None) -> Adb:
 
     Raises UsageError when that is none or several, TargetError when it is not ready.
     """
-    wanted = serial or os.environ.get("ANDROID_SERIAL")
+    requested_serial = serial or os.environ.get("ANDROID_SERIAL")
     deadline = time.monotonic() + _WAIT_S
     while True:
-        chosen = _pick(list_devices(), wanted)
-        settling = chosen.state in {"offline", "authorizing", "connecting"}
+        device = _pick(list_devices(), requested_serial)
+        settling = device.state in {"offline", "authorizing", "connecting"}
         if not settling or time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    if chosen.state != READY:
-        way_out = _WAYS_OUT.get(chosen.state, "see `adb devices -l`")
-        raise TargetError(f"device {chosen.serial} is {chosen.state}: {way_out}")
-    return Adb(chosen.serial)
+    if device.state != READY:
+        way_out = _WAYS_OUT.get(device.state, "see `adb devices -l`")
+        raise TargetError(f"device {device.serial} is {device.state}: {way_out}")
+    return Adb(device.serial)
 
 
 def own_serial(adb: Adb) -> str:
@@ -283,14 +287,14 @@ def lockable_device(adb: Adb) -> MeasuredDevice:
     return MeasuredDevice(f"android_{own_serial(adb)[:150]}", f"device {clean(adb.serial)}")
 
 
-def _pick(devices: list[AttachedDevice], wanted: str | None) -> AttachedDevice:
+def _pick(devices: list[AttachedDevice], serial: str | None) -> AttachedDevice:
     """Returns the one device that is meant; raises UsageError."""
     listed = ", ".join(device.text for device in devices) or "none"
-    if wanted is not None:
+    if serial is not None:
         for device in devices:
-            if device.serial == wanted:
+            if device.serial == serial:
                 return device
-        raise UsageError(f"device {wanted} is not attached; attached: {listed}")
+        raise UsageError(f"device {serial} is not attached; attached: {listed}")
     if not devices:
         raise UsageError(
             "no Android device is attached; allow USB debugging on one and plug it in, or connect "

@@ -31,21 +31,21 @@ def walk(serial: str | None, address: str | None, runner: Path | None) -> list[R
     """Looks at every step up to a phone that can be measured; no step stops the others."""
     checks = [_check_runner(runner), _check_adb()]
     if checks[-1].status != "ok":
-        return [*checks, _unasked("adb first")]
+        return [*checks, _skipped("adb first")]
     try:
         adb = choose_device(connect(address) if address else serial)
-        told = describe_device(adb)
+        facts = describe_device(adb)
     except EtprofError as error:
         return [*checks, ReadinessCheck("device", "missing", str(error), "docs/android.md, the first steps"),
-                _unasked("a device first")]  # fmt: skip
-    names = (told.get(key) for key in ("manufacturer", "model", "soc_model", "android_version"))
-    found = ReadinessCheck(
+                _skipped("a device first")]  # fmt: skip
+    names = (facts.get(key) for key in ("manufacturer", "model", "soc_model", "android_version"))
+    device_check = ReadinessCheck(
         "device", "ok", " ".join(str(name) for name in (adb.serial, *names) if name)
     )
-    return [*checks, found, *_check_device(adb, told, runner)]
+    return [*checks, device_check, *_check_device(adb, facts, runner)]
 
 
-def _unasked(first: str) -> ReadinessCheck:
+def _skipped(first: str) -> ReadinessCheck:
     detail = f"not asked: {first}"
     return ReadinessCheck(
         "architecture, SME2, frequency, heat, charge, space, settings", "note", detail
@@ -85,9 +85,9 @@ def _check_adb() -> ReadinessCheck:
 
 
 def _check_device(
-    adb: Adb, told: Mapping[str, object], runner: Path | None
+    adb: Adb, facts: Mapping[str, object], runner: Path | None
 ) -> Iterator[ReadinessCheck]:
-    abi, governor, heat = (told.get(k) for k in ("abi", "frequency_governor", "thermal_status"))
+    abi, governor, heat = (facts.get(k) for k in ("abi", "frequency_governor", "thermal_status"))
     if abi == "arm64-v8a":
         yield ReadinessCheck("architecture", "ok", str(abi))
     else:
@@ -101,9 +101,9 @@ def _check_device(
                 f"governor {governor or 'unknown'}", None if governor == "performance" else steady)  # fmt: skip
     yield ReadinessCheck("heat", "ok" if heat == "none" else "note", f"thermal status {heat or 'unknown'}",
                 None if heat == "none" else "let it cool; `cool_down_s` in a config waits")  # fmt: skip
-    yield _check_charge(told.get("battery"))
+    yield _check_charge(facts.get("battery"))
     yield _check_space(adb)
-    profile = told.get("profile")
+    profile = facts.get("profile")
     yield ReadinessCheck("settings", "ok" if profile else "note", f"profile {profile or 'none'}",
                 None if profile else "`etprof device prepare --profile boost`")  # fmt: skip
 
@@ -112,8 +112,8 @@ def _check_sme2(adb: Adb, runner: Path | None) -> ReadinessCheck:
     """The runner knows; without one, what the kernel tells of the CPU."""
     way_out = "on and off can be measured on a phone with SME2 alone; docs/android.md"
     if runner is None:
-        words = adb.shell("grep -m 1 Features /proc/cpuinfo").stdout.split()
-        if "sme2" in words:
+        features = adb.shell("grep -m 1 Features /proc/cpuinfo").stdout.split()
+        if "sme2" in features:
             return ReadinessCheck("SME2", "ok", "the kernel lists it")
         return ReadinessCheck(
             "SME2", "note", "the kernel does not list it", f"ask with --runner; {way_out}"
@@ -140,10 +140,10 @@ def _check_charge(battery: object) -> ReadinessCheck:
 def _check_space(adb: Adb) -> ReadinessCheck:
     folder = str(Path(REMOTE_ROOT).parent)
     done = adb.shell(f"df -k {shlex.quote(folder)} | tail -n 1")
-    words = done.stdout.split()
-    if len(words) < 4 or not words[3].isdecimal():
+    columns = done.stdout.split()
+    if len(columns) < 4 or not columns[3].isdecimal():
         return ReadinessCheck("space", "note", f"{folder}: {done.reason('df says nothing')}")
-    free = int(words[3]) * 1024
+    free = int(columns[3]) * 1024
     enough = free >= _LEAST_FREE_BYTES
     return ReadinessCheck("space", "ok" if enough else "note", f"{format_size(free)} free in {folder}",
                  None if enough else "free some; `etprof device clean` removes etprof's files")  # fmt: skip

@@ -96,8 +96,8 @@ def _run_all(adb: Adb, scripts: Mapping[str, str]) -> dict[str, str]:
     joined = "\n".join(
         f"( {script}\n) 2>/dev/null; echo; echo {mark}" for script in scripts.values()
     )
-    parts = adb.shell(joined).stdout.split(f"\n{mark}\n")
-    texts = [part.rstrip("\n") for part in [*parts, *[""] * len(scripts)]]
+    outputs = adb.shell(joined).stdout.split(f"\n{mark}\n")
+    texts = [output.rstrip("\n") for output in [*outputs, *[""] * len(scripts)]]
     return dict(zip(scripts, texts, strict=False))
 
 
@@ -135,12 +135,12 @@ def parse_thermal_status(text: str) -> str | None:
 def parse_sensors(text: str) -> dict[str, float]:
     """Reads the current temperatures in °C of `dumpsys thermalservice`, not its cached ones."""
     current = text.partition("Current temperatures from HAL:")[2].partition("Current cooling")[0]
-    found = {
+    temperatures_c = {
         clean(name): float(value)
         for value, kind, name in _SENSOR.findall(current)
         if kind not in _NO_TEMPERATURES
     }
-    return {name: value for name, value in found.items() if is_temperature(value)}
+    return {name: value for name, value in temperatures_c.items() if is_temperature(value)}
 
 
 def _known(text: str | None) -> str | None:

@@ -25,17 +25,17 @@ def find_libraries(runner: Path) -> tuple[Path, ...]:
     Android NDK. What is in none of them, such as libc.so, belongs to the device. Raises
     BuildError when the C++ library is needed and not found, InputFileError for a damaged file.
     """
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     waiting = [runner]
     while waiting:
         file = waiting.pop()
         elf = read_elf(file)
         folders = [runner.parent, *_own_folders(file, elf)]
         for name in elf.needed:
-            if name not in found and (path := _find(name, folders)) is not None:
-                found[name] = path
+            if name not in libraries and (path := _find(name, folders)) is not None:
+                libraries[name] = path
                 waiting.append(path)
-    return tuple(found[name] for name in sorted(found))
+    return tuple(libraries[name] for name in sorted(libraries))
 
 
 def check_machine(runner: Path) -> None:
@@ -59,10 +59,10 @@ def _own_folders(file: Path, elf: ElfFile) -> Iterator[Path]:
 def _find(name: str, folders: list[Path]) -> Path | None:
     if "/" in name:
         return None
-    places = [*folders, *_ndk_folders()] if name == CPP_LIBRARY else folders
-    found = [folder / name for folder in places if (folder / name).is_file()]
-    if found:
-        return found[0]
+    search_folders = [*folders, *_ndk_folders()] if name == CPP_LIBRARY else folders
+    matches = [folder / name for folder in search_folders if (folder / name).is_file()]
+    if matches:
+        return matches[0]
     if name == CPP_LIBRARY:
         raise BuildError(
             f"the runner needs {CPP_LIBRARY}, which no device has; copy it beside the runner, or "

@@ -54,8 +54,8 @@ class ProfileDifference:
     """A setting that is not as the profile wants it."""
 
     setting: str
-    wanted: str
-    found: str | None
+    expected: str
+    actual: str | None
 
 
 def read_settings(adb: Adb) -> dict[str, str | None]:
@@ -81,16 +81,18 @@ def profile_in_force(settings: Mapping[str, str | None]) -> str | None:
 def compare_settings(settings: Mapping[str, str | None], profile: str) -> list[ProfileDifference]:
     """Returns every setting that is not as `profile` wants it; `1.0` is as good as `1`."""
     return [
-        ProfileDifference(key, wanted, settings.get(key))
-        for key, wanted in PROFILES[profile].items()
-        if not re.fullmatch(rf"{wanted}(\.0+)?", settings.get(key) or "")
+        ProfileDifference(key, expected, settings.get(key))
+        for key, expected in PROFILES[profile].items()
+        if not re.fullmatch(rf"{expected}(\.0+)?", settings.get(key) or "")
     ]
 
 
 def power_lines(adb: Adb) -> list[str]:
     """Returns what the device's power service says of staying awake and of heat."""
-    shown = adb.shell("dumpsys power 2>/dev/null | grep -i 'stay.*awake\\|thermal' | head -n 20")
-    return [clean(line.strip()) for line in shown.stdout.splitlines() if line.strip()]
+    completed = adb.shell(
+        "dumpsys power 2>/dev/null | grep -i 'stay.*awake\\|thermal' | head -n 20"
+    )
+    return [clean(line.strip()) for line in completed.stdout.splitlines() if line.strip()]
 
 
 def prepare(adb: Adb, profile: str) -> Path:
@@ -110,7 +112,7 @@ def prepare(adb: Adb, profile: str) -> Path:
     _change(adb, commands)
     refused = compare_settings(read_settings(adb), profile)
     if refused:
-        listed = ", ".join(f"{d.setting} is {d.found}, not {d.wanted}" for d in refused)
+        listed = ", ".join(f"{d.setting} is {d.actual}, not {d.expected}" for d in refused)
         msg = f"device {adb.serial} did not keep profile {profile}: {listed}; see docs/android.md"
         raise TargetError(msg)
     return path

@@ -75,8 +75,8 @@ class DeviceSession:
     def __init__(self, adb: Adb, root: str) -> None:
         self._adb = adb
         self._root = root
-        own = (_host_mark(), str(os.getpid()), mark_of(os.getpid()), secrets.token_hex(6))
-        self._name = "-".join(["etprof-session", *filter(None, own)])
+        identifiers = (_host_mark(), str(os.getpid()), mark_of(os.getpid()), secrets.token_hex(6))
+        self._name = "-".join(["etprof-session", *filter(None, identifiers)])
         self.folder = f"{root}/{self._name}"
         self.outputs = f"{self.folder}/out"
         self._may_run = False
@@ -96,8 +96,8 @@ class DeviceSession:
                     who = f"{ended}, left by etprof (process {match['process']}), which was killed"
                     _LOG.warning("Ended on device %s: %s", self._adb.serial, who)
 
-    def launch(self, words: Sequence[str], timeout_s: float) -> FinishedProcess:
-        """Runs `words` in a new output folder and waits for its end.
+    def launch(self, argv: Sequence[str], timeout_s: float) -> FinishedProcess:
+        """Runs `argv` in a new output folder and waits for its end.
 
         Call `stop` afterwards, whatever happened. Raises ProgramTimeoutError when it did not end
         in time, DeviceLostError when the device went away.
@@ -107,26 +107,26 @@ class DeviceSession:
         mark = secrets.token_hex(8)
         self._may_run = True
         try:
-            script = self._script(words, mark)
+            script = self._script(argv, mark)
             done = self._adb.shell(script, timeout_s=timeout_s, sees_our_end=True)
         except ProgramTimeoutError as error:
             raise ProgramTimeoutError(
                 f"the runner did not end within {timeout_s:g} s on device {self._adb.serial} and "
                 f"was stopped there"
             ) from error
-        head, found, report = done.stdout.partition(f"\n{mark}\n")
-        if not found or done.exit_code == _OWN_FAILURE:
+        head, separator, report = done.stdout.partition(f"\n{mark}\n")
+        if not separator or done.exit_code == _OWN_FAILURE:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise TargetError(f"device {self._adb.serial} cannot use {self.folder}: {reason}")
         return _read_report(report, head, done.stderr)
 
-    def _script(self, words: Sequence[str], mark: str) -> str:
+    def _script(self, argv: Sequence[str], mark: str) -> str:
         """Returns the script of one launch; it ends with a report after `mark`.
 
         Its standard input ends with etprof or with the connection. A subshell waits for that,
         without using the CPU, and then kills the whole process group.
         """
-        command = shlex.join(words)
+        command = shlex.join(argv)
         folder = shlex.quote(self.folder)
         return f"""
 rm -rf {folder} && mkdir -p {folder}/out && cd {folder} || exit {_OWN_FAILURE}
@@ -176,10 +176,10 @@ done"""
 
 def _read_report(report: str, stdout: str, stderr: str) -> FinishedProcess:
     """Reads what the script said at its end; names that no runner of ours writes are left out."""
-    code, process_id, started_at, *rest = [*report.splitlines(), "", "", ""]
+    code, process_id, started_at, *file_lines = [*report.splitlines(), "", "", ""]
     files = {
         match[3]: RemoteFile(match[1], int(match[2]))
-        for match in (_FILE_LINE.fullmatch(line) for line in rest)
+        for match in (_FILE_LINE.fullmatch(line) for line in file_lines)
         if match
     }
     number = int(code)
@@ -196,10 +196,10 @@ def read_log(adb: Adb, process_id: str, started_at: str) -> list[str]:
     tags = " ".join(f"{tag}:V" for tag in TAGS)
     script = f"logcat -d --pid={process_id}{since} {tags} '*:S' 2>/dev/null | head -n {_MOST_LINES}"
     try:
-        shown = adb.shell(script)
+        completed = adb.shell(script)
     except (DeviceLostError, ProgramTimeoutError):
         return []
-    lines = (clean(line, _LONGEST_LINE) for line in shown.stdout.splitlines())
+    lines = (clean(line, _LONGEST_LINE) for line in completed.stdout.splitlines())
     return [line for line in lines if line and not line.startswith("--------- ")]
 
 
@@ -215,23 +215,23 @@ def _is_running(process_id: int, mark: str | None) -> bool:
 
 
 def bring_results(
-    adb: Adb, folder: str, files: Mapping[str, RemoteFile], wanted: Iterable[tuple[str, Path]]
+    adb: Adb, folder: str, files: Mapping[str, RemoteFile], results: Iterable[tuple[str, Path]]
 ) -> None:
-    """Copies `wanted`, pairs of a name below `folder` and a path here, in that order.
+    """Copies `results`, pairs of a name below `folder` and a path here, in that order.
 
     A name of a folder brings the files in it, into a new one that takes the place of the old. Each
     appears under its own name only once all of it has the SHA-256 that the device said when the
     launch ended. Raises TargetError when the launch left no such file, OutputError when it cannot
     be written here.
     """
-    for name, local in wanted:
-        parts = [path for path in files if path == name or path.startswith(f"{name}/")]
-        if not parts:
+    for name, local in results:
+        remote_paths = [path for path in files if path == name or path.startswith(f"{name}/")]
+        if not remote_paths:
             msg = f"device {adb.serial}: the runner ended well but left no {name}; run it again"
             raise TargetError(msg)
         new = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
         try:
-            for path in parts:
+            for path in remote_paths:
                 _bring_file(adb, f"{folder}/{path}", files[path], new / path[len(name) + 1 :])
             if new.is_dir() and local.exists():
                 shutil.rmtree(local)

@@ -35,23 +35,23 @@ class DeviceStore:
         """Trusts nothing on the device any more; call it when the device was away."""
         self._verified.clear()
 
-    def place(self, files: Sequence[Path]) -> dict[Path, str]:
+    def upload(self, files: Sequence[Path]) -> dict[Path, str]:
         """Makes sure that all files are on the device, unchanged; returns where.
 
         Raises DeviceFullError, DeviceLostError, TargetError and, for files here, InputFileError.
         """
         hashes = {file: self._hash(file) for file in files}
-        places = {
+        remote_paths = {
             file: f"{self.root}/etprof-store/{hashes[file][:32]}/{file.name}" for file in files
         }
-        unknown = [file for file in places if places[file] not in self._verified]
+        unknown = [file for file in remote_paths if remote_paths[file] not in self._verified]
         if unknown:
-            seen = self._remote_hashes([places[file] for file in unknown])
-            for file, remote_hash in zip(unknown, seen, strict=True):
+            remote_hashes = self._remote_hashes([remote_paths[file] for file in unknown])
+            for file, remote_hash in zip(unknown, remote_hashes, strict=True):
                 if remote_hash != hashes[file]:
-                    self._copy(file, places[file], hashes[file])
-                self._verified.add(places[file])
-        return places
+                    self._copy(file, remote_paths[file], hashes[file])
+                self._verified.add(remote_paths[file])
+        return remote_paths
 
     def _hash(self, file: Path) -> str:
         """Returns the SHA-256 of a file here; read again only after a change."""
@@ -78,12 +78,12 @@ class DeviceStore:
 
     def _copy(self, file: Path, remote: str, expected: str) -> None:
         """Copies one file under a temporary name and renames it once its content is right."""
-        part = f"{self.root}/etprof-store/incoming-{secrets.token_hex(6)}"
+        incoming = f"{self.root}/etprof-store/incoming-{secrets.token_hex(6)}"
         done = self.adb.shell(f"mkdir -p {shlex.quote(remote.rpartition('/')[0])}")
         if done.exit_code == 0:
-            quoted = shlex.quote(part)
+            quoted = shlex.quote(incoming)
             try:
-                self.adb.push(file, part)
+                self.adb.push(file, incoming)
             except DeviceFullError:
                 self.adb.shell(f"rm -f {quoted}")
                 raise

@@ -120,8 +120,10 @@ class AndroidTarget:
         """What the device's CPU can give, by the runner's account; without a runner, auto."""
         if self.runner is None:
             return ("auto",)
-        places = self._place(self.runner, [])
-        done = self.adb.shell(shlex.join([*self._words(self.runner, places), "--cpu-info"]))
+        remote_paths = self._upload(self.runner, [])
+        done = self.adb.shell(
+            shlex.join([*self._command_prefix(self.runner, remote_paths), "--cpu-info"])
+        )
         try:
             return modes_of(read_cpu(done.stdout))
         except ValueError as error:
@@ -150,33 +152,38 @@ class AndroidTarget:
         """Copies what changed, launches, brings the results, leaves nothing of the launch there."""
         runner = self.runner_file(request)
         files = [request.model, *([request.data] if request.data else []), *request.inputs]
-        places = self._place(runner, files, launcher=request.launcher)
-        translated, wanted = translate(request, places, self._session.outputs)
-        before = self._words(runner, places, launcher=request.launcher, cpus=request.cpus)
-        words = [*before, *runner_arguments(translated)]
+        remote_paths = self._upload(runner, files, launcher=request.launcher)
+        translated, results = translate(request, remote_paths, self._session.outputs)
+        prefix = self._command_prefix(
+            runner, remote_paths, launcher=request.launcher, cpus=request.cpus
+        )
+        argv = [*prefix, *runner_arguments(translated)]
         try:
-            finished = self._session.launch(words, request.timeout_s)
+            finished = self._session.launch(argv, request.timeout_s)
             log = read_log(self.adb, finished.process_id, finished.started_at)
             if log:
                 write_text(request.log, "".join(f"{line}\n" for line in log))
-            command = ("adb", "-s", self.adb.serial, "shell", shlex.join(words))
+            command = ("adb", "-s", self.adb.serial, "shell", shlex.join(argv))
             stderr = finished.stderr.strip() or "\n".join(log[-1:])
             # People know files by their paths here.
-            outputs = ((f"{self._session.outputs}/{name}", path) for name, path in wanted)
-            for remote, local in (*((place, path) for path, place in places.items()), *outputs):
+            outputs = ((f"{self._session.outputs}/{name}", path) for name, path in results)
+            for remote, local in (
+                *((remote_path, path) for path, remote_path in remote_paths.items()),
+                *outputs,
+            ):
                 stderr = stderr.replace(remote, str(local))
             completed = Completed(command, finished.exit_code, finished.stdout, stderr)
             keep_words(request, completed)
             self._check(completed, request.runner, request.launcher or self.launcher)
-            bring_results(self.adb, self._session.outputs, finished.files, wanted)
+            bring_results(self.adb, self._session.outputs, finished.files, results)
         finally:
             self._session.stop()
         return read_result(request.result)
 
     def runner_file(self, request: RunnerRequest) -> Path:
         """Returns the request's runner, or the target's own; raises BuildError without any."""
-        own = self.trace_runner if request.kernel_trace else self.runner
-        runner = request.runner or own
+        default_runner = self.trace_runner if request.kernel_trace else self.runner
+        runner = request.runner or default_runner
         if runner is None:
             raise BuildError(
                 "there is no runner for Android; build one with `cmake --workflow --preset "
@@ -184,7 +191,7 @@ class AndroidTarget:
             )
         return runner
 
-    def _place(
+    def _upload(
         self, runner: Path, files: Sequence[Path], *, launcher: Sequence[str] = ()
     ) -> dict[Path, str]:
         """Puts the runner, its libraries and `files` on the device; returns where."""
@@ -192,22 +199,22 @@ class AndroidTarget:
             if not (launcher or self.launcher):
                 check_machine(runner)
             self._libraries[runner] = find_libraries(runner)
-        return self._store.place([runner, *self._libraries[runner], *files])
+        return self._store.upload([runner, *self._libraries[runner], *files])
 
-    def _words(
+    def _command_prefix(
         self,
         runner: Path,
-        places: Mapping[Path, str],
+        remote_paths: Mapping[Path, str],
         *,
         launcher: Sequence[str] = (),
         cpus: Sequence[int] = (),
     ) -> list[str]:
         """Returns everything before the runner's flags."""
-        folders = [places[library].rpartition("/")[0] for library in self._libraries[runner]]
+        folders = [remote_paths[library].rpartition("/")[0] for library in self._libraries[runner]]
         # Android's taskset knows masks only.
         affinity = ["taskset", f"{sum(1 << cpu for cpu in cpus):x}"] if cpus else []
         search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
-        return [*affinity, *search, *(launcher or self.launcher), places[runner]]
+        return [*affinity, *search, *(launcher or self.launcher), remote_paths[runner]]
 
     def _check(self, completed: Completed, named: Path | None, launcher: Sequence[str]) -> None:
         """Raises the error that the launch ended in, with the device's name."""
@@ -250,12 +257,12 @@ class AndroidTarget:
 
 
 def translate(
-    request: RunnerRequest, places: Mapping[Path, str], folder: str
+    request: RunnerRequest, remote_paths: Mapping[Path, str], folder: str
 ) -> tuple[RunnerRequest, list[tuple[str, Path]]]:
     """Returns `request` with all paths on the device, and what it leaves there.
 
-    `places` are the sent files on the device, `folder` takes outputs. What is left is the name in
-    that folder, and where it belongs here; the result is last.
+    `remote_paths` are those of the files sent to the device, `folder` takes outputs. What it leaves
+    is listed as a name in that folder and a path here; the result is last.
     """
     named = (
         ("run.etdump", request.etdump),
@@ -263,12 +270,12 @@ def translate(
         ("outputs", request.outputs),
         ("result.json", request.result),
     )
-    wanted = [(name, path) for name, path in named if path is not None]
-    there = {path: Path(place) for path, place in places.items()}
-    there |= {path: Path(folder) / name for name, path in wanted}
-    values = {each.name: getattr(request, each.name) for each in dataclasses.fields(request)}
+    results = [(name, path) for name, path in named if path is not None]
+    device_paths = {path: Path(remote_path) for path, remote_path in remote_paths.items()}
+    device_paths |= {path: Path(folder) / name for name, path in results}
+    values = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     paths: dict[str, Any] = {
-        n: there[v] for n, v in values.items() if isinstance(v, Path) and v in there
+        n: device_paths[v] for n, v in values.items() if isinstance(v, Path) and v in device_paths
     }
-    inputs = tuple(there[path] for path in request.inputs)
-    return dataclasses.replace(request, inputs=inputs, **paths), wanted
+    inputs = tuple(device_paths[path] for path in request.inputs)
+    return dataclasses.replace(request, inputs=inputs, **paths), results

@@ -47,11 +47,11 @@ class Package:
     file: Path
 
 
-def require_archive(what: str, way_out: str) -> PackageArchive:
-    """Returns the archive to fetch `what` from; raises BuildError with the way out without one."""
+def require_archive(contents: str, way_out: str) -> PackageArchive:
+    """Returns the archive to fetch `contents` from; raises BuildError with the way out without one."""
     if (archive := find_archive()) is not None:
         return archive
-    raise BuildError(f"this is not Debian or Ubuntu, so {what} cannot be fetched: {way_out}")
+    raise BuildError(f"this is not Debian or Ubuntu, so {contents} cannot be fetched: {way_out}")
 
 
 def find_archive() -> PackageArchive | None:
@@ -86,8 +86,8 @@ class PackageSource:
         self.archive = archive
         self.suite = suite
         self._folder = folder
-        for part in ("sources", "state/lists/partial", "cache/archives/partial", "packages"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        for subfolder in ("sources", "state/lists/partial", "cache/archives/partial", "packages"):
+            (folder / subfolder).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         (folder / "sources" / "etprof.sources").write_text(_source_entry(archive, suite))
 
@@ -117,11 +117,11 @@ class PackageSource:
         return Package(package, version, self._field(package, "SHA256") or "", new.pop())
 
     def _field(self, package: str, name: str) -> str | None:
-        shown = self._apt("apt-cache", "show", "--no-all-versions", package).stdout
-        match = re.search(rf"^{name}: (\S+)", shown, re.MULTILINE)
+        output = self._apt("apt-cache", "show", "--no-all-versions", package).stdout
+        match = re.search(rf"^{name}: (\S+)", output, re.MULTILINE)
         return match[1] if match else None
 
-    def _apt(self, *words: str, folder: Path | None = None) -> Completed:
+    def _apt(self, *arguments: str, folder: Path | None = None) -> Completed:
         """Runs apt with nothing of the system's state but its configuration and keys."""
         options = {
             "Dir::Etc::SourceList": "/dev/null",
@@ -135,7 +135,7 @@ class PackageSource:
             "Acquire::Retries": "3",
         }
         flags = [text for key, value in options.items() for text in ("-o", f"{key}={value}")]
-        command = [words[0], *flags, *words[1:]]
+        command = [arguments[0], *flags, *arguments[1:]]
         return run_command(
             command, timeout_s=_TIMEOUT_S, folder=folder, environment={"LC_ALL": "C"}
         )

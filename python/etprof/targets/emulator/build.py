@@ -65,16 +65,16 @@ def find_runner(cache: Cache, preset: str) -> Path | None:
 
     Raises InputFileError when it is damaged.
     """
-    part = cache.check(f"runner-{preset}")
-    if part is None or part.version != version("etprof"):
+    cache_part = cache.check(f"runner-{preset}")
+    if cache_part is None or cache_part.version != version("etprof"):
         return None
     return cache.folder / f"runner-{preset}" / "etprof-runner"
 
 
 def is_current(cache: Cache, preset: str) -> bool:
     """Whether the runner was built from the sources as they are now."""
-    part = cache.load().parts.get(f"runner-{preset}")
-    return part is not None and part.source == _source(preset)
+    cache_part = cache.load().parts.get(f"runner-{preset}")
+    return cache_part is not None and cache_part.source == _source(preset)
 
 
 def _source(preset: str) -> str:
@@ -103,10 +103,10 @@ def build_runner(cache: Cache, work: Path, *, preset: str, sdk: Path) -> str:
     _run(tools, [*configure, *settings], f"the {preset} runner cannot be configured")
     target: list[str | Path] = ["--build", build, "--target", "etprof-runner"]
     _run(tools, [tools.cmake, *target], f"the {preset} runner does not build")
-    kept = work / f"kept-{preset}"
-    kept.mkdir()
-    shutil.copy2(build / "cpp" / "runner" / "etprof-runner", kept / "etprof-runner")
-    cache.add(f"runner-{preset}", version=version("etprof"), source=source, folder=kept)
+    runner_folder = work / f"kept-{preset}"
+    runner_folder.mkdir()
+    shutil.copy2(build / "cpp" / "runner" / "etprof-runner", runner_folder / "etprof-runner")
+    cache.add(f"runner-{preset}", version=version("etprof"), source=source, folder=runner_folder)
     return f"built, {source}"
 
 
@@ -120,8 +120,8 @@ def _run(tools: BuildTools, command: list[str | Path], failure: str) -> None:
 
 def _first_error(done: Completed) -> str:
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
-    chosen = [line.strip() for line in lines if "error" in line.lower()]
-    return (chosen or lines or [f"exit code {done.exit_code}"])[0]
+    error_lines = [line.strip() for line in lines if "error" in line.lower()]
+    return (error_lines or lines or [f"exit code {done.exit_code}"])[0]
 
 
 def find_build_tools(work: Path) -> BuildTools:
@@ -144,8 +144,8 @@ def find_installed_tools() -> BuildTools | None:
 
     The environment comes first, for it is not on PATH where nobody has activated it.
     """
-    own = sysconfig.get_path("scripts")
-    for path in (f"{own}:{_search_path()}", _search_path()):
+    scripts_folder = sysconfig.get_path("scripts")
+    for path in (f"{scripts_folder}:{_search_path()}", _search_path()):
         cmake = shutil.which("cmake", path=path)
         if (
             cmake
@@ -160,13 +160,21 @@ def _search_path() -> str:
     return os.environ.get("PATH", "/usr/bin:/bin")
 
 
-def run_pip(*words: str | Path) -> Completed:
+def run_pip(*arguments: str | Path) -> Completed:
     """Runs this Python's pip to its end."""
-    pip: list[str | Path] = [sys.executable, "-P", "-m", "pip", words[0], "--quiet", *words[1:]]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        arguments[0],
+        "--quiet",
+        *arguments[1:],
+    ]
     return run_command(pip, timeout_s=_TIMEOUT_S)
 
 
 def _cmake_version(cmake: Path) -> tuple[int, int]:
-    shown = run_command([cmake, "--version"], timeout_s=30).stdout
-    match = re.search(r"(\d+)\.(\d+)", shown)
+    output = run_command([cmake, "--version"], timeout_s=30).stdout
+    match = re.search(r"(\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2])) if match else (0, 0)

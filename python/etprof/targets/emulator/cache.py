@@ -50,8 +50,8 @@ def cache_root() -> Path:
 
     Raises OutputError where this user has no place for one.
     """
-    if chosen := os.environ.get("ETPROF_CACHE"):
-        return Path(chosen)
+    if override := os.environ.get("ETPROF_CACHE"):
+        return Path(override)
     return user_folder("XDG_CACHE_HOME", ".cache")
 
 
@@ -88,9 +88,9 @@ class Cache:
                 for path in sorted(destination.rglob("*"))
                 if path.is_file() and not path.is_symlink()
             }
-        part = CachePart(version=version, source=source, files=files)
-        parts = {**self._known_parts(), name: part}
-        write_json(self.manifest_path, CacheManifest(parts=parts).model_dump())
+        cache_part = CachePart(version=version, source=source, files=files)
+        cache_parts = {**self._known_parts(), name: cache_part}
+        write_json(self.manifest_path, CacheManifest(parts=cache_parts).model_dump())
 
     def _known_parts(self) -> dict[str, CachePart]:
         """Returns the complete parts; none when their list is damaged, so that it is made anew."""
@@ -104,11 +104,11 @@ class Cache:
 
         With `suffixes`, only files that end so are read. Raises InputFileError for a damaged one.
         """
-        part = self.load().parts.get(name)
-        for relative, expected in (part.files if part else {}).items():
+        cache_part = self.load().parts.get(name)
+        for relative, expected in (cache_part.files if cache_part else {}).items():
             if not suffixes or relative.endswith(suffixes):
                 _check_file(self.folder / relative, expected)
-        return part
+        return cache_part
 
     def remove(self) -> int:
         """Deletes everything; returns the bytes that were freed."""

@@ -38,8 +38,8 @@ def find_sdk(cache: Cache) -> Path | None:
 
     Raises InputFileError when one of its libraries is damaged.
     """
-    part = cache.check(_SDK, suffixes=(".so",))
-    if part is None or part.version != pinned_version():
+    cache_part = cache.check(_SDK, suffixes=(".so",))
+    if cache_part is None or cache_part.version != pinned_version():
         return None
     return cache.folder / _SDK / "executorch"
 
@@ -90,10 +90,10 @@ class Emulator:
 
     def command(self, runner: Path, *, cpu: str = "max") -> list[str | Path]:
         """Returns the words in front of the runner's flags. `cpu` is qemu's -cpu value."""
-        words: list[str | Path] = [self.qemu, "-cpu", cpu]
+        argv: list[str | Path] = [self.qemu, "-cpu", cpu]
         if not sysroot.is_native():
-            words += ["-L", self.sysroot]
-        return [*words, "-E", f"LD_LIBRARY_PATH={self.sdk / 'lib'}", runner]
+            argv += ["-L", self.sysroot]
+        return [*argv, "-E", f"LD_LIBRARY_PATH={self.sdk / 'lib'}", runner]
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class _SetupStep:
 
 def _build_step(name: str, preset: str) -> _SetupStep:
     def bring(cache: Cache, work: Path) -> str:
-        found = find_sdk(cache)
-        if found is None:
+        sdk = find_sdk(cache)
+        if sdk is None:
             raise BuildError(f"the aarch64 SDK is not complete; run `{SETUP}` again")
-        return build.build_runner(cache, work, preset=preset, sdk=found)
+        return build.build_runner(cache, work, preset=preset, sdk=sdk)
 
     return _SetupStep(
         name,
@@ -142,11 +142,11 @@ def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
     with cache.work_folder() as work:
         for done, step in enumerate(STEPS):
             progress(step.name, done, len(STEPS))
-            found = _find_sound(step, cache)
-            if found is None:
+            ready_path = _find_sound(step, cache)
+            if ready_path is None:
                 lines.append(f"{step.name}: {step.bring(cache, work)}")
             else:
-                lines.append(f"{step.name}: already there, {found}")
+                lines.append(f"{step.name}: already there, {ready_path}")
         progress("complete", len(STEPS), len(STEPS))
     return lines
 
@@ -154,10 +154,10 @@ def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
 def _find_sound(step: _SetupStep, cache: Cache) -> Path | None:
     """Finds the part; a damaged one in the cache counts as missing and is brought again."""
     try:
-        found = step.find(cache)
+        path = step.find(cache)
     except InputFileError:
         return None
-    return found if found and step.is_current(cache) else None
+    return path if path and step.is_current(cache) else None
 
 
 def find_parts() -> list[RequiredPart]:
@@ -178,9 +178,9 @@ def locate() -> Emulator:
     cache = Cache.find()
     paths = []
     for step in STEPS:
-        found = step.find(cache)
-        if found is None:
+        path = step.find(cache)
+        if path is None:
             msg = f"the emulator is not set up: {step.name} is missing or of another version; run `{SETUP}`"
             raise BuildError(msg)
-        paths.append(found)
+        paths.append(path)
     return Emulator(*paths)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from etprof.run.kernel_trace import KernelTrace
 
-COUNTED: Final = next(each for each in BACKENDS if each.library)
+COUNTED: Final = next(backend for backend in BACKENDS if backend.library)
 """The delegate whose instructions are counted."""
 LIBRARY: Final = COUNTED.library or ""
 SAME_ADDRESSES: Final = ("-R", "0x1000000000")
@@ -56,7 +56,7 @@ _LOW: Final = 16**_LOW_DIGITS
 _VALUES: Final = np.zeros(256, np.int32)
 _VALUES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 Counts = NDArray[np.int64]
-Places = NDArray[np.int32]
+Addresses = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -108,33 +108,33 @@ def _read_functions(elf: ELFFile) -> Functions:
     code = next(s for s in elf.iter_segments("PT_LOAD") if s["p_flags"] & 1)
     begin, size = code["p_vaddr"], code["p_filesz"]
     symbols = [
-        each
-        for each in elf.get_section_by_name(".dynsym").iter_symbols()
-        if each["st_info"]["type"] == "STT_FUNC" and each["st_value"]
+        symbol
+        for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
+        if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]
     ]
-    named = {each["st_value"]: each.name for each in symbols}
+    named = {symbol["st_value"]: symbol.name for symbol in symbols}
     numbers = np.full(size // _WORD, -1, np.int32)
     names: list[str] = []
 
     def add(start: int, end: int, name: str) -> None:
-        part = numbers[(start - begin) // _WORD : (end - begin) // _WORD]
-        part[part < 0] = len(names)
+        span = numbers[(start - begin) // _WORD : (end - begin) // _WORD]
+        span[span < 0] = len(names)
         names.append(name)
 
     plt = elf.get_section_by_name(".plt")
     add(plt["sh_addr"], plt["sh_addr"] + plt["sh_size"], _STUBS)
-    for entry in elf.get_dwarf_info().EH_CFI_entries():
-        if isinstance(entry, FDE):
-            start = entry["initial_location"]
+    for frame_entry in elf.get_dwarf_info().EH_CFI_entries():
+        if isinstance(frame_entry, FDE):
+            start = frame_entry["initial_location"]
             name = named.get(start, f"function at {start:#x}")
-            add(start, start + entry["address_range"], name)
+            add(start, start + frame_entry["address_range"], name)
     # Assembly has no unwind tables, but may have a symbol.
     for symbol in symbols:
         add(symbol["st_value"], symbol["st_value"] + symbol["st_size"], symbol.name)
     free = np.flatnonzero(np.diff(numbers < 0, prepend=False, append=False))
     for start, end in free.reshape(-1, 2).tolist():
         add(begin + start * _WORD, begin + end * _WORD, f"code at {begin + start * _WORD:#x}")
-    execute = next(place for place, name in named.items() if COUNTED.entry in name)
+    execute = next(address for address, name in named.items() if COUNTED.entry in name)
     return Functions(
         begin, tuple(names), numbers, execute, _find_stub(elf, plt["sh_addr"], COUNTED.border)
     )
@@ -144,8 +144,8 @@ def _find_stub(elf: ELFFile, plt: int, name: str) -> int:
     """Stubs stand in the order of their relocations."""
     relocations = elf.get_section_by_name(".rela.plt")
     symbols = elf.get_section(relocations["sh_link"])
-    for index, each in enumerate(relocations.iter_relocations()):
-        if symbols.get_symbol(each["r_info_sym"]).name == name:
+    for index, relocation in enumerate(relocations.iter_relocations()):
+        if symbols.get_symbol(relocation["r_info_sym"]).name == name:
             return int(plt) + _PLT_HEAD + _PLT_ENTRY * index
     raise KeyError(name)
 
@@ -155,8 +155,8 @@ def find_base(strace: str) -> int:
     opened = re.search(rf'openat\([^"]*"[^"]*/{re.escape(LIBRARY)}"[^)]*\) = (\d+)', strace)
     if opened is not None:
         mapped = re.compile(rf"mmap\(0x[0-9a-f]+,.*,{opened[1]},0\) = (0x[0-9a-f]+)")
-        if found := mapped.search(strace, opened.end()):
-            return int(found[1], 16)
+        if mapping := mapped.search(strace, opened.end()):
+            return int(mapping[1], 16)
     raise TargetError(
         f"qemu does not say where {LIBRARY} is loaded; instructions are counted with the runner of "
         "`etprof emulator setup`, which loads it, so leave out --runner and --trace-runner"
@@ -177,16 +177,16 @@ class Log:
     def flags(self) -> tuple[str, ...]:
         """What qemu is told, to log the instructions of the library's code alone."""
         begin = self.base + self.functions.begin
-        places = f"{begin:#x}+{self.functions.size:#x}"
-        return ("-one-insn-per-tb", "-d", "exec,nochain", "-dfilter", places)
+        address_range = f"{begin:#x}+{self.functions.size:#x}"
+        return ("-one-insn-per-tb", "-d", "exec,nochain", "-dfilter", address_range)
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes; raises TargetError for what is no log of instructions."""
-        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        lines, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if newline:
-            self._count(self._places(whole + newline))
+            self._count(self._read_addresses(lines + newline))
 
-    def _places(self, lines: bytes) -> Places:
+    def _read_addresses(self, lines: bytes) -> Addresses:
         """Reads the address of each line: the second of four numbers with slashes between them.
 
         Returns:
@@ -196,39 +196,41 @@ class Log:
         slashes = np.flatnonzero(letters == ord("/"))
         count = lines.count(b"\n")
         if lines.count(b"Trace ") != count or slashes.size != 3 * count:
-            shown = lines[:80].decode("ascii", "replace")
-            raise TargetError(f"qemu's log of instructions has lines of another kind: {shown!r}")
-        ends, places = slashes[::3] + _DIGITS, np.zeros(count, np.int32)
+            first_line = lines[:80].decode("ascii", "replace")
+            raise TargetError(
+                f"qemu's log of instructions has lines of another kind: {first_line!r}"
+            )
+        ends, addresses = slashes[::3] + _DIGITS, np.zeros(count, np.int32)
         for digit in range(_LOW_DIGITS):
-            places |= _VALUES[letters[ends - digit]] << (4 * digit)
-        places -= self.base % _LOW
+            addresses |= _VALUES[letters[ends - digit]] << (4 * digit)
+        addresses -= self.base % _LOW
         # The library is smaller than what the digits tell apart.
-        places %= _LOW
+        addresses %= _LOW
         begin = self.functions.begin
-        if count and (places.min() < begin or places.max() >= begin + self.functions.size):
+        if count and (addresses.min() < begin or addresses.max() >= begin + self.functions.size):
             raise TargetError(f"qemu's log has instructions outside of {LIBRARY}")
-        return places
+        return addresses
 
-    def _count(self, places: Places) -> None:
+    def _count(self, addresses: Addresses) -> None:
         """Adds up instructions by function, for each operator of each execution.
 
         Args:
-            places: Addresses in the library, in the order of running, shape (lines,).
+            addresses: Addresses in the library, in the order of running, shape (lines,).
         """
         functions = self.functions
-        numbers = functions.numbers[(places - functions.begin) // _WORD]
-        is_border = (places == functions.execute) | (places == functions.clock)
+        numbers = functions.numbers[(addresses - functions.begin) // _WORD]
+        is_border = (addresses == functions.execute) | (addresses == functions.clock)
         borders = np.flatnonzero(is_border).tolist()
         # The first part belongs to what was begun before; it is empty where a border comes first.
-        for start, end in pairwise(sorted({0, *borders, len(places)})):
+        for start, end in pairwise(sorted({0, *borders, len(addresses)})):
             if is_border[start]:
-                if places[start] == functions.execute:
+                if addresses[start] == functions.execute:
                     self.calls.append([])
                 if self.calls:
                     self.calls[-1].append(np.zeros(len(functions.names), np.int64))
             if self.calls:
-                own = numbers[start:end]
-                self.calls[-1][-1] += np.bincount(own, minlength=len(functions.names))
+                function_numbers = numbers[start:end]
+                self.calls[-1][-1] += np.bincount(function_numbers, minlength=len(functions.names))
 
 
 def name_operators(log: Log, trace: KernelTrace, library: Path) -> InstructionCounts:
@@ -237,9 +239,9 @@ def name_operators(log: Log, trace: KernelTrace, library: Path) -> InstructionCo
     Where XNNPACK makes several operators of one, as for concatenations, a delegate call is one row.
     """
     by_call: dict[int, list[tuple[int, str]]] = {}
-    for place, each in enumerate(trace.operators, start=1):
-        if each.delegate is not None:
-            by_call.setdefault(each.delegate, []).append((place, each.name))
+    for position, operator in enumerate(trace.operators, start=1):
+        if operator.delegate is not None:
+            by_call.setdefault(operator.delegate, []).append((position, operator.name))
     executions = len(trace.executions)
     if not by_call or len(log.calls) != executions * len(by_call):
         raise TargetError(
@@ -260,7 +262,7 @@ def name_operators(log: Log, trace: KernelTrace, library: Path) -> InstructionCo
         library=library.name,
         library_sha256=hash_file(library),
         executions=len(named),
-        is_steady=all(each == named[0] for each in named),
+        is_steady=all(operators == named[0] for operators in named),
         operators=tuple(named[-1]),
         setup=dict(setup),
     )
@@ -280,17 +282,17 @@ def _name(
     """
     for (delegate, operators), (_, *pieces) in zip(by_call.items(), calls, strict=True):
         # After the last border, the profiler reports.
-        own, rows = pieces[:-1], operators
-        if own and len(own) != len(rows):
+        operator_counts, rows = pieces[:-1], operators
+        if operator_counts and len(operator_counts) != len(rows):
             rows = [(operators[0][0], f"delegate call {delegate}, whole")]
-            own = [np.sum(own, axis=0)]
-        for (place, name), counts in zip(rows, own, strict=True):
-            yield OperatorInstructions(name=name, place=place, functions=functions.name(counts))
+            operator_counts = [np.sum(operator_counts, axis=0)]
+        for (position, name), counts in zip(rows, operator_counts, strict=True):
+            yield OperatorInstructions(name=name, place=position, functions=functions.name(counts))
 
 
 @contextmanager
-def reading(take: Callable[[bytes], None]) -> Iterator[Path]:
-    """Yields a pipe whose bytes `take` is given, in a thread; raises what it raised, at the end.
+def log_pipe(consume: Callable[[bytes], None]) -> Iterator[Path]:
+    """Yields a pipe whose bytes a thread hands to `consume`; raises at the end what that raised.
 
     A log of a large program has more bytes than a disk should hold.
     """
@@ -302,8 +304,8 @@ def reading(take: Callable[[bytes], None]) -> Iterator[Path]:
         try:
             with suppress(OSError):  # fewer waits, where the system lets a pipe grow
                 fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE)
-            words = (descriptor, take, ended, problems)
-            thread = threading.Thread(target=_drain, args=words, daemon=True)
+            arguments = (descriptor, consume, ended, problems)
+            thread = threading.Thread(target=_drain, args=arguments, daemon=True)
             thread.start()
             try:
                 yield pipe
@@ -333,5 +335,5 @@ def _drain(
         if not problems:
             try:
                 take(data)
-            except Exception as error:  # noqa: BLE001 - raised by `reading`, in the caller's thread
+            except Exception as error:  # noqa: BLE001 - raised by `log_pipe`, in the caller's thread
                 problems.append(error)

@@ -31,8 +31,8 @@ def find_qemu(cache: Cache) -> Path | None:
     Raises BuildError when ETPROF_QEMU cannot be used, InputFileError when the cached one is
     damaged.
     """
-    if chosen := os.environ.get("ETPROF_QEMU"):
-        return _check_chosen(Path(chosen))
+    if override := os.environ.get("ETPROF_QEMU"):
+        return _check_override(Path(override))
     if cache.check(PART) is not None:
         return cache.folder / PART / _PROGRAM
     installed = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
@@ -41,15 +41,15 @@ def find_qemu(cache: Cache) -> Path | None:
     return None
 
 
-def _check_chosen(program: Path) -> Path:
+def _check_override(program: Path) -> Path:
     if not os.access(program, os.X_OK) or program.is_dir():
         msg = f"ETPROF_QEMU names {program}, which is no program; give the path of qemu-aarch64"
         raise BuildError(msg)
     version = read_version(program)
     if not _is_new_enough(version):
-        found = _text(version) if version else "unknown"
+        version_text = _text(version) if version else "unknown"
         raise BuildError(
-            f"{program} has version {found}, but SME2 is emulated from qemu {_text(LEAST_VERSION)} on; "
+            f"{program} has version {version_text}, but SME2 is emulated from qemu {_text(LEAST_VERSION)} on; "
             f"unset ETPROF_QEMU and run `{SETUP}`, or name a newer one"
         )
     return program
@@ -57,8 +57,8 @@ def _check_chosen(program: Path) -> Path:
 
 def read_version(program: Path) -> tuple[int, int] | None:
     """Asks the program for its version."""
-    shown = run_command([program, "--version"], timeout_s=30).stdout
-    match = re.search(r"version (\d+)\.(\d+)", shown)
+    output = run_command([program, "--version"], timeout_s=30).stdout
+    match = re.search(r"version (\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -74,19 +74,19 @@ def fetch_qemu(cache: Cache, work: Path) -> str:
     """Brings qemu-aarch64 from the newest suites of this machine's archive; returns its version."""
     way_out = f"provide version {_text(LEAST_VERSION)} or newer and name it with ETPROF_QEMU"
     package, suite = _fetch_package(require_archive("qemu-aarch64", way_out), work)
-    unpacked, kept = work / "qemu-unpacked", work / "qemu-kept"
+    unpacked, staged = work / "qemu-unpacked", work / "qemu-kept"
     unpack(package, unpacked)
     program = next(iter(sorted(unpacked.glob("usr/bin/qemu-aarch64*"))), None)
     if program is None:
         msg = f"{package.name} {package.version} has no qemu-aarch64; name one with ETPROF_QEMU"
         raise BuildError(msg)
-    (kept / _PROGRAM.parent).mkdir(parents=True)
-    shutil.move(program.resolve(), kept / _PROGRAM)
-    if not _is_new_enough(read_version(kept / _PROGRAM)):
+    (staged / _PROGRAM.parent).mkdir(parents=True)
+    shutil.move(program.resolve(), staged / _PROGRAM)
+    if not _is_new_enough(read_version(staged / _PROGRAM)):
         msg = f"the qemu-aarch64 of {suite} does not run here; name another with ETPROF_QEMU"
         raise BuildError(msg)
     source = f"{package.name} of {suite}, SHA-256 {package.sha256}"
-    cache.add(PART, version=package.version, source=source, folder=kept)
+    cache.add(PART, version=package.version, source=source, folder=staged)
     return package.version
 
 

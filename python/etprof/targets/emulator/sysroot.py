@@ -34,8 +34,8 @@ def find_sysroot(cache: Cache) -> Path | None:
     """
     if is_native():
         return Path("/")
-    if chosen := os.environ.get("ETPROF_AARCH64_SYSROOT"):
-        return _check_chosen(Path(chosen))
+    if override := os.environ.get("ETPROF_AARCH64_SYSROOT"):
+        return _check_override(Path(override))
     if cache.check(PART) is not None:
         return cache.folder / PART / _FOLDER
     return None if _missing_libraries(INSTALLED) else INSTALLED
@@ -45,7 +45,7 @@ def _missing_libraries(folder: Path) -> list[str]:
     return [name for name in _LIBRARIES if not (folder / "lib" / name).is_file()]
 
 
-def _check_chosen(folder: Path) -> Path:
+def _check_override(folder: Path) -> Path:
     if missing := _missing_libraries(folder):
         raise BuildError(
             f"ETPROF_AARCH64_SYSROOT names {folder}, which has no lib/{missing[0]}; unset it and "
@@ -67,6 +67,6 @@ def fetch_sysroot(cache: Cache, work: Path) -> str:
     for package in packages:
         unpack(package, work / PART)
     hashes = ", ".join(f"{package.name} SHA-256 {package.sha256}" for package in packages)
-    version, told = packages[0].version, f"{archive.codename}: {hashes}"
-    cache.add(PART, version=version, source=told, folder=work / PART)
+    version, description = packages[0].version, f"{archive.codename}: {hashes}"
+    cache.add(PART, version=version, source=description, folder=work / PART)
     return version

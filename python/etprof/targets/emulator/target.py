@@ -84,15 +84,15 @@ class EmulatorTarget(RunsHere):
         """The emulator's runner."""
         return self.emulator.trace_runner if tracing else self.emulator.runner
 
-    def words_of(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
+    def runner_command(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
         """The emulator comes before it, with a CPU of the vector length that was asked for."""
         cpu = self.cpu
         if "sme=off" not in cpu:
             # qemu takes bytes.
             length = (request.sme_vector_bits or USUAL_VECTOR_BITS) // 8
             cpu = f"{cpu},sme-default-vector-length={length}"
-        qemu, *words = self.emulator.command(runner, cpu=cpu)
-        return [qemu, *self._flags, *words]
+        qemu, *arguments = self.emulator.command(runner, cpu=cpu)
+        return [qemu, *self._flags, *arguments]
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model here; counts its instructions, with one thread, where they are asked for."""
@@ -107,20 +107,20 @@ class EmulatorTarget(RunsHere):
                 request, runner=runner, kernel_trace=trace, instruction_counts=None, threads=1
             )
             # A runner that does nothing is loaded to the same addresses.
-            words = self._with("-d", "strace", "-D", calls).words_of(runner, counted)
-            run_command([*words, "--version"], timeout_s=request.timeout_s, keeps_device=True)
-            said = read_input(
+            argv = self._with("-d", "strace", "-D", calls).runner_command(runner, counted)
+            run_command([*argv, "--version"], timeout_s=request.timeout_s, keeps_device=True)
+            strace = read_input(
                 calls, most_bytes=_MOST_CALLS, way_out="run `etprof doctor`", error=TargetError
             ).decode("utf-8", "replace")
-            log = instructions.Log(functions, instructions.find_base(said))
-            with instructions.reading(log.feed) as pipe:
+            log = instructions.Log(functions, instructions.find_base(strace))
+            with instructions.log_pipe(log.feed) as pipe:
                 result = self._with(*log.flags, "-D", pipe).run(counted)
-            found = instructions.name_operators(log, read_kernel_trace(trace), library)
-        write_instructions(found, request.instruction_counts)
+            counts = instructions.name_operators(log, read_kernel_trace(trace), library)
+        write_instructions(counts, request.instruction_counts)
         return result
 
     def _with(self, *flags: str | Path) -> EmulatorTarget:
         """Returns the same with flags for qemu, at addresses that are the same in every launch."""
-        other = copy.copy(self)
-        other._flags = (*instructions.SAME_ADDRESSES, *flags)
-        return other
+        target = copy.copy(self)
+        target._flags = (*instructions.SAME_ADDRESSES, *flags)
+        return target
