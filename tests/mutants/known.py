@@ -121,8 +121,8 @@ MUTATIONS = (
     ),
     Mutation(
         45, "a second input is the same run", "measuring/resume.py",
-        "for each in measured.inputs] != inputs:",
-        "for each in measured.inputs][:1] != inputs[:1]:", (PIPELINE, PROMISES),
+        "for identity in measured.inputs] != inputs:",
+        "for identity in measured.inputs][:1] != inputs[:1]:", (PIPELINE, PROMISES),
     ),
     Mutation(
         37, "precise enough at twice the width", "measuring/stopping.py",

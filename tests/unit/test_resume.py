@@ -274,7 +274,7 @@ def test_other_weights_are_another_program(tmp_path: Path) -> None:
     made.start()
     outcome = Launcher(program, target, folder, SETTINGS).launch(Launch(ON, "timing", 0))
     made.add(outcome)
-    assert load_earlier(folder, program, target, [ON], SETTINGS).kept == 1
+    assert load_earlier(folder, program, target, [ON], SETTINGS).finished_count == 1
     weights.write_bytes(b"other weights")
     with pytest.raises(UsageError, match="weights"):
         load_earlier(folder, program, target, [ON], SETTINGS)

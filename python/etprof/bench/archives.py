@@ -58,16 +58,16 @@ def unpack_run(archive: bytes, run: Path, program: Path) -> None:
     run.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=run.parent, prefix=".run-") as name:
         _unpack(archive, Path(name))
-        found = Path(name, "run")
-        manifest = load_manifest(found)
+        unpacked = Path(name, "run")
+        manifest = load_manifest(unpacked)
         if manifest is None:
             raise InputFileError(f"the archive of a worker has no {MANIFEST}; measure again")
         model = manifest.model.model_copy(update={"path": str(program)})
         update = {"git": read_git_state(Path()), "model": model}
-        save_manifest(found, manifest.model_copy(update=update))
+        save_manifest(unpacked, manifest.model_copy(update=update))
         if run.exists():
             shutil.rmtree(run)
-        found.rename(run)
+        unpacked.rename(run)
 
 
 def _pack(entries: Iterable[tuple[Path, str]]) -> bytes:

@@ -150,9 +150,9 @@ def _without_device(
 ) -> list[Future[Any]]:
     """Returns what waits for a device that has been away too long; `absent` is since when."""
     offered = {device for resources in _offers(client).values() for device in resources}
-    wanted = {task.unit.device.name for task in waiting.values()}
+    required = {task.unit.device.name for task in waiting.values()}
     now = time.monotonic()
-    for device in wanted - offered:
+    for device in required - offered:
         absent.setdefault(device, now)
     for device in offered & absent.keys():
         del absent[device]

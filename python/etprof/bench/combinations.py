@@ -79,8 +79,8 @@ class Unit:
     @property
     def label(self) -> str:
         """Name of its run directory."""
-        made = "pte" if self.program.given else f"{self.backend}_{self.precision}"
-        return safe_name(f"{self.model.label}_{made}")
+        variant = "pte" if self.program.given else f"{self.backend}_{self.precision}"
+        return safe_name(f"{self.model.label}_{variant}")
 
     @property
     def text(self) -> str:
@@ -112,8 +112,10 @@ class Unit:
 
     def find_differences(self, before: object) -> list[str]:
         """Names the parts in which another identity, be it an earlier edition's, is not this."""
-        known = before if isinstance(before, dict) else {}
-        return [name for name, now in self.identity().items() if _as_now(self, name, known) != now]
+        identity = before if isinstance(before, dict) else {}
+        return [
+            name for name, now in self.identity().items() if _as_now(self, name, identity) != now
+        ]
 
     def without_runners(self) -> Unit:
         """The same on the target's own runners, for a plan that starts none."""
@@ -122,10 +124,10 @@ class Unit:
 
     def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:
         """Returns the config that `etprof run` would need for the same run."""
-        kind, given = kind_of(self.device.kind), self.measurement.model_dump(exclude_unset=True)
-        own: dict[str, object] = {"runner": self.device.runner, "preset": self.device.preset}
-        own |= {"cpus": self.device.cpus, "threads": self.threads}
-        own |= self.measurement.repetitions(self.model, is_timed=kind.policy.proves_times)
+        kind, settings = kind_of(self.device.kind), self.measurement.model_dump(exclude_unset=True)
+        shared: dict[str, object] = {"runner": self.device.runner, "preset": self.device.preset}
+        shared |= {"cpus": self.device.cpus, "threads": self.threads}
+        shared |= self.measurement.repetitions(self.model, is_timed=kind.policy.proves_times)
         names = {*MeasurementConfig.model_fields}
         return Config.model_validate(
             {
@@ -135,16 +137,16 @@ class Unit:
                 "generation": self.model.generation,
                 "target": self.device.model_dump(include={*TargetConfig.model_fields}),
                 "experiments": [
-                    {"name": f"{kind.name}_{mode}", "sme": mode, **own} for mode in modes
+                    {"name": f"{kind.name}_{mode}", "sme": mode, **shared} for mode in modes
                 ],
-                "measurement": {name: given[name] for name in names & given.keys()},
+                "measurement": {name: settings[name] for name in names & settings.keys()},
             }
         )
 
 
-def _as_now(unit: Unit, name: str, known: Mapping[str, object]) -> object:
+def _as_now(unit: Unit, name: str, identity: Mapping[str, object]) -> object:
     """Returns a part of another identity in today's words; None for one that has none."""
-    model, was = getattr(unit, name), known.get(name)
+    model, was = getattr(unit, name), identity.get(name)
     if not isinstance(model, BaseModel):
         return was
     try:
@@ -206,8 +208,8 @@ def _reason_to_leave_out(unit: Unit, matrix: Matrix) -> str | None:
         "device": unit.device.name,
     }
     for exclusion in matrix.exclude:
-        given = exclusion.model_dump(exclude_none=True)
-        if given and all(values[axis] == value for axis, value in given.items()):
+        excluded = exclusion.model_dump(exclude_none=True)
+        if excluded and all(values[axis] == value for axis, value in excluded.items()):
             return "excluded"
     if unit.program.given is not None:
         return None

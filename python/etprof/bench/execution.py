@@ -78,7 +78,7 @@ def why_unfinished(unit: Unit, program: Path, run: Path) -> str | None:
         return "not measured yet"
     if manifest.status != _FINISHED:
         return f"not finished: {manifest.status}"
-    damaged = [found.text for found in validate_run(run) if found.level == "damaged"]
+    damaged = [finding.text for finding in validate_run(run) if finding.level == "damaged"]
     return f"not complete: {'; '.join(damaged)}" if damaged else None
 
 
@@ -241,15 +241,15 @@ def _describe_model(unit: Unit, program: Path | None) -> MeasuredModel:
         described = _ask(
             lambda: describe_model(describe_program(program, method=unit.method(program)))
         )
-    own = {
+    facts = {
         "name": safe_name(unit.model.name),
         "label": unit.program.label,
         "backend": unit.backend,
         "precision": unit.precision,
     }
     if described is None:
-        return MeasuredModel.model_validate({**own, "method": unit.model.method or "forward"})
-    return described.model_copy(update=own)
+        return MeasuredModel.model_validate({**facts, "method": unit.model.method or "forward"})
+    return described.model_copy(update=facts)
 
 
 def _ask(question: Callable[[], Answer] | None) -> Answer | None:

@@ -238,15 +238,15 @@ class Matrix(WholeModel):
     def _accept_names(cls, value: object) -> object:
         wrapped = _wrap(value)
         assert isinstance(wrapped, list | tuple)  # noqa: S101 - narrows the type
-        return [{"model": each} if isinstance(each, str) else each for each in wrapped]
+        return [{"model": model} if isinstance(model, str) else model for model in wrapped]
 
     @field_validator("sme", mode="before")
     @classmethod
     def _accept_all_and_switches(cls, value: object) -> object:
         wrapped = [] if value == "all" else _wrap(value)
         assert isinstance(wrapped, list | tuple)  # noqa: S101 - narrows the type
-        words = {"on": "sme2", "True": "sme2", "False": "off"}
-        return [words.get(str(each), each) for each in wrapped]
+        modes = {"on": "sme2", "True": "sme2", "False": "off"}
+        return [modes.get(str(mode), mode) for mode in wrapped]
 
     def misfits(self) -> list[str]:
         """Says which names are there twice or fit nothing, and what would never end."""
@@ -315,14 +315,14 @@ def _ambiguous_devices(devices: tuple[DeviceEntry, ...]) -> list[str]:
         (i, device) for i, device in enumerate(devices) if "serial" in kind_of(device.kind).takes
     ]
     problems = []
-    places = [device.serial or device.connect for _, device in phones]
-    for (i, device), place in zip(phones, places, strict=True):
-        if place is None and len(phones) > 1:
+    addresses = [device.serial or device.connect for _, device in phones]
+    for (i, device), address in zip(phones, addresses, strict=True):
+        if address is None and len(phones) > 1:
             problems.append(
                 f"devices.{i}: {device.name!r} needs serial or connect: there are several"
             )
-        elif place is not None and places.count(place) > 1:
-            problems.append(f"devices.{i}: {place} stands there twice; one entry per device")
+        elif address is not None and addresses.count(address) > 1:
+            problems.append(f"devices.{i}: {address} stands there twice; one entry per device")
     return problems
 
 
@@ -348,15 +348,15 @@ def _endless(matrix: Matrix) -> list[str]:
 
 def _unknown_exclusions(matrix: Matrix) -> list[str]:
     """Finds exclusions that name what the matrix does not have: most likely a slip."""
-    known = {
+    axes = {
         "model": [model.name for model in matrix.models],
         "precision": list(matrix.precisions),
         "backend": list(matrix.backends),
         "device": [device.name for device in matrix.devices],
     }
     return [
-        f"exclude.{i}.{axis}: {value!r} is not in the matrix{suggest(value, known[axis])}"
+        f"exclude.{i}.{axis}: {value!r} is not in the matrix{suggest(value, axes[axis])}"
         for i, exclusion in enumerate(matrix.exclude)
         for axis, value in exclusion.model_dump(exclude_none=True).items()
-        if value not in known[axis]
+        if value not in axes[axis]
     ]

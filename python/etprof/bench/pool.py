@@ -66,11 +66,11 @@ def run_here(
                 raise MatrixStopped
             reporter.step(task.unit, text, done, total)
 
-        known = patience(reporter.say, wait=wait)
+        announce = patience(reporter.say, wait=wait)
 
         def waiting(device: MeasuredDevice, holder: Holder) -> None:
             step(f"waiting for {device.name}", 0, 1)
-            known(device, holder)
+            announce(device, holder)
 
         listener, how = Listener(reporter.say, step, waiting), {"keep_going": keep_going}
         with stoppable(stop):
@@ -79,17 +79,17 @@ def run_here(
     workers: list[ThreadPoolExecutor] = []
     running: dict[Future[UnitOutcome], Callable[[], None]] = {}
 
-    def start(worker: ThreadPoolExecutor, own: Sequence[Task]) -> None:
+    def start(worker: ThreadPoolExecutor, device_tasks: Sequence[Task]) -> None:
         """Gives a device its tasks; the host's one by one, each once the last is dealt with."""
-        is_on_host = own[0].unit.device.is_on_host if own else False
-        for task in own[: 1 if is_on_host else None]:
-            rest = own[1:] if is_on_host else ()
-            running[worker.submit(run, task)] = partial(start, worker, rest)
+        is_on_host = device_tasks[0].unit.device.is_on_host if device_tasks else False
+        for task in device_tasks[: 1 if is_on_host else None]:
+            remaining = device_tasks[1:] if is_on_host else ()
+            running[worker.submit(run, task)] = partial(start, worker, remaining)
 
     try:
-        for own in _by_device(tasks):
+        for device_tasks in _by_device(tasks):
             workers.append(ThreadPoolExecutor(1))
-            start(workers[-1], own)
+            start(workers[-1], device_tasks)
         while running:
             for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
                 then = running.pop(future)

@@ -30,8 +30,8 @@ class PromptLength:
     @property
     def effect(self) -> Effect | None:
         """Of the time that a token of the prompt takes; None without proven times of both."""
-        found = [row.metric(_METRIC) for row in (self.off, self.on)]
-        samples = [each.samples if each else () for each in found]
+        metrics = [row.metric(_METRIC) for row in (self.off, self.on)]
+        samples = [metric.samples if metric else () for metric in metrics]
         if not samples[0] or len(samples[0]) != len(samples[1]):
             return None
         times = ([1 / rate for rate in side] for side in samples)
@@ -53,58 +53,58 @@ class PromptLength:
 
 def pair_lengths(rows: Sequence[BenchRow]) -> list[PromptLength]:
     """Returns each generation's pairs of sme2 and off at equal threads, by group and length."""
-    found = []
+    pairs = []
     for on in rows:
         length = on.outcome.unit.model.prompt_length
         if length is None or on.run is None or on.run.sme_mode != "sme2":
             continue
-        found += [
+        pairs += [
             PromptLength(length, on, off)
             for off in rows
             if off.outcome is on.outcome
             and off.run is not None
             and (off.run.sme_mode, off.run.threads) == ("off", on.run.threads)
         ]
-    return sorted(found, key=lambda each: (each.group, each.length))
+    return sorted(pairs, key=lambda pair: (pair.group, pair.length))
 
 
-def length_from_which(found: Sequence[PromptLength]) -> int | None:
+def length_from_which(pairs: Sequence[PromptLength]) -> int | None:
     """Returns the least measured length from which on SME2 pays at every one; None for none."""
-    missed = max((each.length for each in found if not each.pays), default=0)
-    return min((each.length for each in found if each.length > missed), default=None)
+    longest_without = max((pair.length for pair in pairs if not pair.pays), default=0)
+    return min((pair.length for pair in pairs if pair.length > longest_without), default=None)
 
 
-def conclude(found: Sequence[PromptLength]) -> list[dict[str, Any]]:
+def conclude(pairs: Sequence[PromptLength]) -> list[dict[str, Any]]:
     """Says of each group from which measured length SME2 pays, for people and for machines."""
     groups: dict[tuple[str, ...], list[PromptLength]] = {}
-    for each in found:
-        groups.setdefault(each.group, []).append(each)
+    for pair in pairs:
+        groups.setdefault(pair.group, []).append(pair)
     return [
         {
             **dict(zip(("device", "model", "backend", "precision", "threads"), group, strict=True)),
-            "from_length": length_from_which(own),
-            "times_are_proven": any(each.effect for each in own),
-            "says": f"{', '.join(group)}: {_sentence(own)}",
+            "from_length": length_from_which(members),
+            "times_are_proven": any(member.effect for member in members),
+            "says": f"{', '.join(group)}: {_sentence(members)}",
         }
-        for group, own in groups.items()
+        for group, members in groups.items()
     ]
 
 
-def _sentence(found: Sequence[PromptLength]) -> str:
-    least = length_from_which(found)
-    if least is not None:
+def _sentence(pairs: Sequence[PromptLength]) -> str:
+    shortest = length_from_which(pairs)
+    if shortest is not None:
         return (
-            f"SME2 pays from a prompt of {count_of(least, 'token')} on: the interval lies above 1 "
+            f"SME2 pays from a prompt of {count_of(shortest, 'token')} on: the interval lies above 1 "
             "there and at every longer one that was measured"
         )
-    if any(each.effect for each in found):
+    if any(pair.effect for pair in pairs):
         return "there is no measured length from which on the interval lies above 1"
-    works = {each.length: each.on.prompt_work for each in found}
-    known = {length: work.macs for length, work in works.items() if work is not None}
-    busy = [length for length, macs in known.items() if macs]
+    works = {pair.length: pair.on.prompt_work for pair in pairs}
+    macs_by_length = {length: work.macs for length, work in works.items() if work is not None}
+    busy = [length for length, macs in macs_by_length.items() if macs]
     counted = "nothing was counted"
-    if known:
-        counted = f"products ran on SME at {len(busy)} of {count_of(len(known), 'counted length')}"
+    if macs_by_length:
+        counted = f"products ran on SME at {len(busy)} of {count_of(len(macs_by_length), 'counted length')}"
     return f"times are unproven here, so nobody knows from which length SME2 pays; {counted}"
 
 
@@ -114,31 +114,31 @@ def prompt_length_table(rows: Sequence[BenchRow]) -> Table:
 
 
 def _rate(name: str, title: str) -> Column:
-    def read(each: PromptLength) -> float | None:
-        return getattr(each, name.removesuffix("_rate")).value(_METRIC)  # type: ignore[no-any-return]
+    def read(pair: PromptLength) -> float | None:
+        return getattr(pair, name.removesuffix("_rate")).value(_METRIC)  # type: ignore[no-any-return]
 
     return Column(name, "float64", "1/s", is_timed=True, title=title, of=read)
 
 
 def _of_work(name: str) -> Any:  # noqa: ANN401 - a column's `of`
-    return lambda each: getattr(each.on.prompt_work, name, None)
+    return lambda pair: getattr(pair.on.prompt_work, name, None)
 
 
 PROMPT_LENGTHS: Final = Table(
     "prompt_lengths",
     (
-        Column("device", "string", place="several", of=lambda each: each.group[0]),
-        Column("model", "string", place="several", of=lambda each: each.group[1]),
-        Column("backend", "string", place="several", of=lambda each: each.group[2]),
-        Column("precision", "string", place="several", of=lambda each: each.group[3]),
-        Column("threads", "Int64", "count", of=lambda each: each.on.run.threads),
-        Column("prompt_tokens", "Int64", "count", title="prompt", of=lambda each: each.length),
+        Column("device", "string", place="several", of=lambda pair: pair.group[0]),
+        Column("model", "string", place="several", of=lambda pair: pair.group[1]),
+        Column("backend", "string", place="several", of=lambda pair: pair.group[2]),
+        Column("precision", "string", place="several", of=lambda pair: pair.group[3]),
+        Column("threads", "Int64", "count", of=lambda pair: pair.on.run.threads),
+        Column("prompt_tokens", "Int64", "count", title="prompt", of=lambda pair: pair.length),
         _rate("off_rate", "off"),
         _rate("on_rate", "sme2"),
-        *speed_up(lambda each: each.effect, title="off ÷ sme2",
+        *speed_up(lambda pair: pair.effect, title="off ÷ sme2",
                   says="time of a token of the prompt with SME off ÷ with SME2"),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
-               of=lambda each: each.effect.verdict if each.effect else None),
+               of=lambda pair: pair.effect.verdict if pair.effect else None),
         Column("at_once", "Int64", "count", title="read at once", of=_of_work("at_once")),
         Column("sme_macs", "Int64", "count", title="MACs on SME", of=_of_work("macs")),
     ),

@@ -24,9 +24,9 @@ class PromptWork:
 def count_prompt_work(analysis: RunAnalysis) -> PromptWork | None:
     """Adds up the products on SME in mode sme2; None where nothing was counted in it."""
     counted = {
-        mode: each
-        for mode, each in analysis.counted_in_prefill.items()
-        if each.mode_in_force == "sme2"
+        mode: counts
+        for mode, counts in analysis.counted_in_prefill.items()
+        if counts.mode_in_force == "sme2"
     }
     if not counted:
         return None

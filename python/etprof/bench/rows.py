@@ -51,8 +51,8 @@ class BenchRow:
     def value(self, name: str, end: str = "value") -> float | None:
         """A metric's median, or with `low` and `high` an end of its interval."""
         metric = self.metric(name)
-        found: float | None = None if metric is None else getattr(metric, end)
-        return found
+        figure: float | None = None if metric is None else getattr(metric, end)
+        return figure
 
     @property
     def remark(self) -> str:
@@ -62,8 +62,8 @@ class BenchRow:
         if self.run is not None and not self.run.representative:
             return "emulated: kernels, no times"
         rates = [metric for name in LLM_METRICS if (metric := self.metric(name))]
-        words = (f"{m.name.partition('_')[0]} {format_value(m.unit, m.value)}" for m in rates)
-        return ", ".join(words)
+        rate_texts = (f"{m.name.partition('_')[0]} {format_value(m.unit, m.value)}" for m in rates)
+        return ", ".join(rate_texts)
 
     def document(self) -> dict[str, Any]:
         """The row for machines."""
@@ -91,17 +91,17 @@ class BenchRow:
         }
 
 
-def make_rows(kept: Sequence[StoredUnit]) -> list[BenchRow]:
+def make_rows(stored_units: Sequence[StoredUnit]) -> list[BenchRow]:
     """Returns the rows of all units, in their order."""
     rows: list[BenchRow] = []
-    for entry in kept:
-        runs = entry.runs
+    for unit in stored_units:
+        runs = unit.runs
         rows += [
-            BenchRow(entry.outcome, run, _effect_of(run, runs), entry.quality, entry.prompt_work)
+            BenchRow(unit.outcome, run, _effect_of(run, runs), unit.quality, unit.prompt_work)
             for run in runs
         ]
         if not runs:
-            rows.append(BenchRow(entry.outcome, None, None))
+            rows.append(BenchRow(unit.outcome, None, None))
     return rows
 
 
@@ -109,11 +109,11 @@ def _effect_of(run: Run, runs: Sequence[Run]) -> Effect | None:
     """Compares a run with SME2 with the one without, block by block as they alternated."""
     if run.sme_mode != "sme2" or not run.representative:
         return None
-    for other in runs:
-        if (other.sme_mode, other.threads) == ("off", run.threads):
+    for candidate in runs:
+        if (candidate.sme_mode, candidate.threads) == ("off", run.threads):
             sides = [
                 next((m.samples for m in side.metrics if m.name == "latency_ns"), ())
-                for side in (other, run)
+                for side in (candidate, run)
             ]
             equal = len(sides[0]) == len(sides[1]) > 0
             return estimate_effect(*sides) if equal else None

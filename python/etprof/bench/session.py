@@ -100,8 +100,8 @@ class MatrixSession:
     request: Request
     store: Store
     reporter: Reporter
-    kept: list[StoredUnit] = field(default_factory=list)
-    _told: set[str] = field(default_factory=set)
+    stored_units: list[StoredUnit] = field(default_factory=list)
+    _reported_notes: set[str] = field(default_factory=set)
     """Notes are mostly the same for all runs of a device."""
 
     def run(self) -> list[StoredUnit]:
@@ -115,7 +115,7 @@ class MatrixSession:
             for outcome in outcomes:
                 self._keep(outcome)
         order = {unit: number for number, unit in enumerate(self.units)}
-        return sorted(self.kept, key=lambda entry: order[entry.outcome.unit])
+        return sorted(self.stored_units, key=lambda stored: order[stored.outcome.unit])
 
     def _export(self) -> list[Task]:
         """Exports every program, and keeps the failure of each unit that gets none."""
@@ -174,7 +174,7 @@ class MatrixSession:
         with device_lock(this_host(), patience(self.reporter.say)):
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
-                runs = tuple(each.run for each in added)
+                runs = tuple(addition.run for addition in added)
                 if unit.model.generation is not None:
                     generated = LoadedRun.load(run, strict=False)
                     quality = generated.programs[0].quality
@@ -187,9 +187,9 @@ class MatrixSession:
             except Exception as error:  # noqa: BLE001
                 errors.append(describe_error(error))
         for note in outcome.notes:
-            if note not in self._told:
-                self._told.add(note)
+            if note not in self._reported_notes:
+                self._reported_notes.add(note)
                 self.reporter.say(f"{unit.device.name}: {note}")
-        kept = StoredUnit(replace(outcome, errors=tuple(errors)), runs, quality, work)
-        self.kept.append(kept)
-        self.reporter.finished(kept.outcome)
+        stored_unit = StoredUnit(replace(outcome, errors=tuple(errors)), runs, quality, work)
+        self.stored_units.append(stored_unit)
+        self.reporter.finished(stored_unit.outcome)

@@ -32,7 +32,7 @@ def _effect_text(effect: Effect | None) -> str | None:
 def summary_document(
     name: str,
     rows: Sequence[BenchRow],
-    kept: Sequence[StoredUnit],
+    stored_units: Sequence[StoredUnit],
     left_out: Sequence[SkippedCombination],
 ) -> dict[str, Any]:
     """Returns the summary for machines."""
@@ -43,19 +43,23 @@ def summary_document(
         "language_models": speed_table(rows).records(),
         "prompt_lengths": prompt_length_table(rows).records(),
         "sme2_pays": conclude(pair_lengths(rows)),
-        "problems": _problems(kept),
-        "left_out": [{"what": each.text, "why": each.reason} for each in left_out],
+        "problems": _problems(stored_units),
+        "left_out": [
+            {"what": combination.text, "why": combination.reason} for combination in left_out
+        ],
     }
 
 
-def _problems(kept: Sequence[StoredUnit]) -> list[str]:
-    return [f"{entry.outcome.unit.text}: {e}" for entry in kept for e in entry.outcome.errors]
+def _problems(stored_units: Sequence[StoredUnit]) -> list[str]:
+    return [f"{unit.outcome.unit.text}: {e}" for unit in stored_units for e in unit.outcome.errors]
 
 
 def summary_table(name: str, rows: Sequence[BenchRow]) -> Table:
     """Returns the summary for people; what all rows have in common stands in the title."""
     table = SUMMARY.of(rows)
-    common = [str(each[0]) for each in list(zip(*table.rows, strict=True))[:4] if len({*each}) == 1]
+    common = [
+        str(column[0]) for column in list(zip(*table.rows, strict=True))[:4] if len({*column}) == 1
+    ]
     failed = sum(row.failure is not None for row in rows)
     counted = f"{count_of(len(rows), 'experiment')}, {failed} failed"
     return replace(table, title=f"{name}: {counted}" + (f"; {', '.join(common)}" if common else ""))
@@ -64,7 +68,7 @@ def summary_table(name: str, rows: Sequence[BenchRow]) -> Table:
 def render_markdown(
     name: str,
     rows: Sequence[BenchRow],
-    kept: Sequence[StoredUnit],
+    stored_units: Sequence[StoredUnit],
     left_out: Sequence[SkippedCombination],
 ) -> str:
     """Returns the summary for a pull request."""
@@ -76,13 +80,18 @@ def render_markdown(
     lengths = prompt_length_table(rows)
     if lengths.rows:
         lines += [f"## {escape(lengths.title)}", "", *markdown_table(lengths), ""]
-        lines += [f"- {escape(each['says'])}" for each in conclude(pair_lengths(rows))] + [""]
-    problems = _problems(kept)
+        lines += [
+            f"- {escape(conclusion['says'])}" for conclusion in conclude(pair_lengths(rows))
+        ] + [""]
+    problems = _problems(stored_units)
     if problems:
         lines += ["## What failed", "", *(f"- {escape(problem)}" for problem in problems), ""]
     if left_out:
         lines += ["## Left out", ""]
-        lines += [f"- {escape(each.text)}: {escape(each.reason)}" for each in left_out]
+        lines += [
+            f"- {escape(combination.text)}: {escape(combination.reason)}"
+            for combination in left_out
+        ]
         lines.append("")
     return "\n".join(lines)
 
@@ -114,7 +123,7 @@ def _tests(row: BenchRow) -> tuple[tuple[str, str], ...]:
 
 
 def _of_row(column: Column) -> Column:
-    return replace(column, of=lambda each: column.value_of(each.row))
+    return replace(column, of=lambda speed: column.value_of(speed.row))
 
 
 def _speed_end(end: str) -> Column:
@@ -124,7 +133,7 @@ def _speed_end(end: str) -> Column:
         "1/s",
         is_timed=True,
         place="data",
-        of=lambda each: each.row.value(each.metric, end),
+        of=lambda speed: speed.row.value(speed.metric, end),
     )
 
 
@@ -182,10 +191,10 @@ SUMMARY: Final = Table(
 LANGUAGE_MODELS: Final = Table(
     "language_models",
     (
-        replace(SUMMARY.columns[0], of=lambda each: each.row.outcome.unit.device.name),
-        replace(SUMMARY.columns[1], of=lambda each: each.row.outcome.unit.model.name),
+        replace(SUMMARY.columns[0], of=lambda speed: speed.row.outcome.unit.device.name),
+        replace(SUMMARY.columns[1], of=lambda speed: speed.row.outcome.unit.model.name),
         *map(_of_row, SUMMARY.columns[2:6]),
-        Column("test", "string", of=lambda each: each.test),
+        Column("test", "string", of=lambda speed: speed.test),
         Column(
             "tokens_per_second",
             "float64",
@@ -193,12 +202,12 @@ LANGUAGE_MODELS: Final = Table(
             is_timed=True,
             title="tokens/s",
             bounds=("low", "high"),
-            of=lambda each: each.row.value(each.metric),
+            of=lambda speed: speed.row.value(speed.metric),
         ),
         _speed_end("low"),
         _speed_end("high"),
-        Column("peak", "Int64", "bytes", of=lambda each: each.row.value("peak_rss_bytes")),
-        *quality_columns(lambda each: each.row.quality),
+        Column("peak", "Int64", "bytes", of=lambda speed: speed.row.value("peak_rss_bytes")),
+        *quality_columns(lambda speed: speed.row.quality),
     ),
     title="Language models: tokens a second, with intervals between launches",
 )

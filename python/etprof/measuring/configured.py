@@ -56,16 +56,16 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     """
     program, run = configured_program(config), config.folder
     experiments, settings = configured_experiments(config, only), configured_settings(config)
-    has_references = any(each.references for each in program.every.values())
+    has_references = any(compared.references for compared in program.every.values())
     planned = plan(experiments, settings, target, has_references=has_references)
     earlier = InterruptedRun()
     # Whoever has the device may be writing this very run.
     with device_lock(target.device(), listener.waiting):
         if resume:
             earlier = load_earlier(run, program, target, experiments, settings)
-            listener.say(f"{earlier.kept} launches were finished and are kept")
-        elif (kept := set_aside(run)) is not None:
-            listener.say(f"The earlier run is kept in {kept}")
+            listener.say(f"{earlier.finished_count} launches were finished and are kept")
+        elif (earlier_folder := set_aside(run)) is not None:
+            listener.say(f"The earlier run is kept in {earlier_folder}")
         return measure(
             program=program,
             target=target,

@@ -67,7 +67,7 @@ class InterruptedRun:
     """What those launches left, as it was then."""
 
     @property
-    def kept(self) -> int:
+    def finished_count(self) -> int:
         """How many launches had finished, as their files still show."""
         return len(self.results)
 
@@ -91,7 +91,7 @@ class Journal:
         earlier = earlier or InterruptedRun()
         self.records = list(earlier.records)
         before, now = earlier.manifest, describe_session()
-        self._runners = {known.sha256: known for known in (before.runners if before else ())}
+        self._runners = {runner.sha256: runner for runner in (before.runners if before else ())}
         first = before or Manifest(
             **dict(now),
             platform=target.platform,
@@ -100,13 +100,15 @@ class Journal:
             inputs=tuple(map(identify, program.inputs)),
             programs={
                 name: MeasuredProgram(
-                    model=describe_model(each), inputs=tuple(map(identify, each.inputs))
+                    model=describe_model(compared), inputs=tuple(map(identify, compared.inputs))
                 )
-                for name, each in program.further.items()
+                for name, compared in program.further.items()
             },
             target=target.describe(),
         )
-        own = {each.name: each for each in (*first.experiments, *experiments)}
+        recorded = {
+            experiment.name: experiment for experiment in (*first.experiments, *experiments)
+        }
         self._manifest = first.model_copy(
             update={
                 "run_id": first.run_id or new_run_id(),
@@ -114,7 +116,7 @@ class Journal:
                 "resumptions": (*first.resumptions, now) if before else (),
                 "config": config,
                 "settings": settings,
-                "experiments": tuple(own.values()),
+                "experiments": tuple(recorded.values()),
                 "files": dict(earlier.files),
                 "notes": (),
             }
@@ -153,18 +155,18 @@ class Journal:
         """
         for experiment in self._manifest.experiments:
             self._write_log(experiment)
-        whole = metrics.model_copy(update={"run_id": self._manifest.run_id})
-        self._keep(METRICS, json_bytes(whole.model_dump(mode="json")))
+        identified = metrics.model_copy(update={"run_id": self._manifest.run_id})
+        self._keep(METRICS, json_bytes(identified.model_dump(mode="json")))
         files = dict(sorted(self._manifest.files.items()))
         self._update(status=status, notes=tuple(notes), files=files)
         self._write()
 
     def _keep_descriptions(self) -> None:
         """Copies what the export says of each program, so that the run can be read elsewhere."""
-        again = "export the model again"
-        for program, each in self._program.every.items():
-            for name, path in find_descriptions(each.model, program).items():
-                self._keep(name, read_input(path, most_bytes=MOST_JSON_BYTES, way_out=again))
+        hint = "export the model again"
+        for program, described in self._program.every.items():
+            for name, path in find_descriptions(described.model, program).items():
+                self._keep(name, read_input(path, most_bytes=MOST_JSON_BYTES, way_out=hint))
         for program, report in self._delegations.items():
             name = name_of_program(DELEGATION_REPORT, program)
             self._keep(name, json_bytes(report.model_dump(mode="json")))
@@ -173,8 +175,8 @@ class Journal:
         """Writes a file of the run's own and lists it, as it was written."""
         write_bytes(self._run / name, content)
         digest = hashlib.sha256(content).hexdigest()
-        entry = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
-        self._list({name: entry})
+        file = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
+        self._list({name: file})
 
     def _list(self, files: Mapping[str, MeasuredFile]) -> None:
         self._update(files={**self._manifest.files, **files})

@@ -74,12 +74,16 @@ class Launcher:
         experiment, files = launch.experiment, self.files(launch.experiment)
         is_timed = proves_times(self._target.platform)
         iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
-        place = launch_suffix(launch.purpose, launch.block)
-        result = files.file(f"{place}_result.json")
-        given = {**vars(self._program_of(experiment)), **dict(self._settings), **dict(experiment)}
-        known = {name: value for name, value in given.items() if name in REQUESTED}
-        given = {**known, "iterations": iterations, "warmup": warmup, "result": result}
-        request = RunnerRequest(**given)
+        suffix = launch_suffix(launch.purpose, launch.block)
+        result = files.file(f"{suffix}_result.json")
+        settings = {
+            **vars(self._program_of(experiment)),
+            **dict(self._settings),
+            **dict(experiment),
+        }
+        requested = {name: value for name, value in settings.items() if name in REQUESTED}
+        settings = {**requested, "iterations": iterations, "warmup": warmup, "result": result}
+        request = RunnerRequest(**settings)
         if launch.purpose == "timing":
             return request
         request = replace(request, min_seconds=None)
@@ -97,10 +101,10 @@ class Launcher:
         if launch.purpose == "outputs":
             return replace(request, generation=None, outputs=outputs)
         # One of the launches that split writes what it computed; generations leave tokens.
-        kept = None if launch.block or request.generation else outputs
-        clock = files.file(f"{place}_clock.json") if self._has_clock(experiment) else None
-        etdump = files.file(f"{place}.etdump")
-        return replace(request, etdump=etdump, kernel_trace=clock, outputs=kept)
+        output_folder = None if launch.block or request.generation else outputs
+        clock = files.file(f"{suffix}_clock.json") if self._has_clock(experiment) else None
+        etdump = files.file(f"{suffix}.etdump")
+        return replace(request, etdump=etdump, kernel_trace=clock, outputs=output_folder)
 
     def _of_tokens(
         self, request: RunnerRequest, experiment: Experiment, *, is_prefill: bool
@@ -113,11 +117,15 @@ class Launcher:
         if generation is None:
             return request
         request, count = replace(request, generation=None), 1
-        told = self._read_generated(experiment)
-        prompt = len(generation.prompt_tokens) if told is None else told.prefilled_tokens
+        generated = self._read_generated(experiment)
+        prompt = len(generation.prompt_tokens) if generated is None else generated.prefilled_tokens
         if is_prefill and prompt:
             count = prompt
-            method = told.prefill_method if told else generation.prefill_method or request.method
+            method = (
+                generated.prefill_method
+                if generated
+                else generation.prefill_method or request.method
+            )
             if method != request.method:
                 program = describe_program(request.model, data=request.data, method=method)
                 # A method of its own, with its own example.
@@ -130,10 +138,10 @@ class Launcher:
     def _read_generated(self, experiment: Experiment) -> GenerationResult | None:
         """Returns what an earlier launch, also of a run that is resumed, said of its generations."""
         files = self.files(experiment)
-        for place in (files.file("_result.json"), files.file("_b00_result.json")):
-            if place.is_file():
+        for path in (files.file("_result.json"), files.file("_b00_result.json")):
+            if path.is_file():
                 with suppress(InputFileError):
-                    return read_result(place).generation
+                    return read_result(path).generation
         return None
 
     def _has_clock(self, experiment: Experiment) -> bool:
@@ -154,8 +162,8 @@ class Launcher:
         try:
             clear(request.written)
             runner = self._identify_runner(request)
-            with raw_inputs(request) as given:
-                result = self._target.run(given)
+            with raw_inputs(request) as raw_request:
+                result = self._target.run(raw_request)
             check_build(launch, result, has_clock=request.kernel_trace is not None)
             check_mode(launch, result)
         except EtprofError as error:
@@ -183,17 +191,17 @@ class Launcher:
         path = self._target.runner_file(request)
         if path is None or not path.is_file():
             return None
-        found = path.stat()
+        status = path.stat()
         # Whoever builds it anew meanwhile gives it another time.
-        key = (path, found.st_ino, found.st_mtime_ns)
+        key = (path, status.st_ino, status.st_mtime_ns)
         if key not in self._runners:
             self._runners[key] = identify(path)
         return self._runners[key]
 
 
-def clear(places: Iterable[Path]) -> None:
+def clear(paths: Iterable[Path]) -> None:
     """Removes the files and folders, so that what is there after a launch is of that launch."""
-    for path in places:
+    for path in paths:
         try:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -208,7 +216,7 @@ def files_of(request: RunnerRequest) -> Iterator[Path]:
     """Yields the files that a launch has left."""
     for path in request.written:
         if path.is_dir():
-            yield from (each for each in sorted(path.rglob("*")) if each.is_file())
+            yield from (file for file in sorted(path.rglob("*")) if file.is_file())
         elif path.is_file():
             yield path
 
@@ -229,11 +237,11 @@ def check_build(launch: Launch, result: RunnerResult, *, has_clock: bool) -> Non
 
 def check_mode(launch: Launch, result: RunnerResult) -> None:
     """Refuses an answer in another SME mode than was asked for, as from a launcher's own flags."""
-    asked, sme = launch.experiment.sme, result.sme
-    for mode in (sme.requested, sme.in_force) if sme is not None and asked != "auto" else ():
-        if mode not in {None, asked}:
+    requested, sme = launch.experiment.sme, result.sme
+    for mode in (sme.requested, sme.in_force) if sme is not None and requested != "auto" else ():
+        if mode not in {None, requested}:
             msg = (
-                f"experiment {launch.experiment.name!r} asked for SME mode {asked}, and the runner "
+                f"experiment {launch.experiment.name!r} asked for SME mode {requested}, and the runner "
                 f"ran in {mode}: its launcher or runner changes the flags; name another"
             )
             raise TargetError(msg)

@@ -37,16 +37,16 @@ def peak_config(  # noqa: PLR0913 - what, where, how
 
     A peak is of the operator alone, as operators of reports are, so its operator launches count.
     """
-    first, *others = programs
+    model, *further = programs
     return Config(
-        model=programs[first],
-        programs={name: ProgramConfig(model=programs[name]) for name in others},
+        model=programs[model],
+        programs={name: ProgramConfig(model=programs[name]) for name in further},
         output_root=folder,
         target=target,
         experiments=tuple(
             ExperimentConfig.model_validate(
                 {"name": f"{name}_{mode}", "sme": mode, "threads": tuple(threads), "iterations": 2}
-                | ({} if name == first else {"program": name})
+                | ({} if name == model else {"program": name})
             )
             for name in programs
             for mode in modes
@@ -83,9 +83,9 @@ def _executorch(manifest: Manifest) -> str | None:
 
 
 def _peaks(experiments: Sequence[ExperimentInsight]) -> Iterator[Peak]:
-    for each in experiments:
-        model, experiment = each.experiment.program.model, each.experiment
-        main = max(each.details, key=_work, default=None)
+    for insight in experiments:
+        model, experiment = insight.experiment.program.model, insight.experiment
+        main = max(insight.details, key=_work, default=None)
         times = main.row.times if main else None
         if model is None or main is None or times is None or not times.total_ns:
             continue
@@ -108,5 +108,5 @@ def _peaks(experiments: Sequence[ExperimentInsight]) -> Iterator[Peak]:
 
 def _work(detail: OperatorDetail) -> int:
     """Multiply-accumulates, which every product has more of than a stream has bytes; else bytes."""
-    found = detail.attribution
-    return (found.macs or found.moved_bytes or 0) if found else 0
+    attribution = detail.attribution
+    return (attribution.macs or attribution.moved_bytes or 0) if attribution else 0

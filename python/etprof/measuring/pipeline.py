@@ -73,12 +73,12 @@ class MeasuredRun:
 
     def of(self, experiment: str, purpose: Purpose) -> list[RunnerResult]:
         """Results of one experiment and purpose, in order of blocks."""
-        found = [
+        blocks = [
             (block or 0, result)
             for (name, kind, block), result in self.results.items()
             if (name, kind) == (experiment, purpose)
         ]
-        return [result for _, result in sorted(found, key=lambda item: item[0])]
+        return [result for _, result in sorted(blocks, key=lambda item: item[0])]
 
 
 def measure(  # noqa: PLR0913 - keyword-only: what, where, how
@@ -104,8 +104,8 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     """
     settings = planned.settings
     if not settings.allow_inaccurate:
-        for each in program.every.values():
-            refuse_inaccurate(each.model)
+        for compared in program.every.values():
+            refuse_inaccurate(compared.model)
     journal = Journal(
         run=run,
         program=program,
@@ -134,8 +134,8 @@ def find_wrong(run: Path) -> str | None:
     """Says what is wrong with the outputs so far; None when nothing is, or nobody knows."""
     loaded = Run.load(run, strict=False)
     every = (*loaded.experiments, *loaded.others)
-    verdicts = [verdict for each in every for verdict in judge_outputs(each)]
-    wrong = [each.text for each in verdicts if each.answer == "failed"]
+    verdicts = [verdict for launches in every for verdict in judge_outputs(launches)]
+    wrong = [verdict.text for verdict in verdicts if verdict.answer == "failed"]
     return f"the outputs are wrong: {'; '.join(wrong)}" if wrong else None
 
 
@@ -200,8 +200,8 @@ class _Progress:
         total: int | None = None,
     ) -> None:
         """Runs the launches that are not finished, but of no experiment that is given up."""
-        for number, each in enumerate(launches, start=done):
-            launch = self._possible(each)
+        for number, planned in enumerate(launches, start=done):
+            launch = self._possible(planned)
             if launch is None or launch.identity in self._measured.results:
                 continue
             if self._is_given_up(launch):
@@ -282,18 +282,20 @@ def _gather_metrics(
     times_are_meaningful: bool,
 ) -> Metrics:
     """Returns raw latencies, load times and memory of every finished timing block."""
-    found: dict[str, ExperimentMetrics] = {}
+    metrics: dict[str, ExperimentMetrics] = {}
     for experiment in experiments:
-        own = {
+        experiment_results = {
             (purpose, block): result
             for (name, purpose, block), result in results.items()
             if name == experiment.name
         }
-        if own:
+        if experiment_results:
             files = launcher.files(experiment)
             etdump = f"{files.folder.name}/{files.etdump.name}"
-            found[experiment.name] = _experiment_metrics(own, etdump, launcher.generation)
-    return Metrics(times_are_meaningful=times_are_meaningful, experiments=found)
+            metrics[experiment.name] = _experiment_metrics(
+                experiment_results, etdump, launcher.generation
+            )
+    return Metrics(times_are_meaningful=times_are_meaningful, experiments=metrics)
 
 
 def _experiment_metrics(
@@ -334,14 +336,16 @@ def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
     repetitions = result.repetitions
     decoding = [sum(repetition.token_latency_ns) for repetition in repetitions]
     return GenerationMetrics(
-        time_to_first_token_ns=[each.time_to_first_token_ns for each in repetitions],
+        time_to_first_token_ns=[repetition.time_to_first_token_ns for repetition in repetitions],
         prefill_tokens_per_second=[
             len(result.prompt_tokens) * _NS_PER_S / each.prefill_ns for each in repetitions
         ],
         decode_tokens_per_second=[
             (len(result.tokens) - 1) * _NS_PER_S / total for total in decoding if total
         ],
-        token_latency_ns=[latency for each in repetitions for latency in each.token_latency_ns],
+        token_latency_ns=[
+            latency for repetition in repetitions for latency in repetition.token_latency_ns
+        ],
         first_of_process_ns=result.first.time_to_first_token_ns if result.first else None,
     )
 
@@ -350,10 +354,10 @@ def _generated_tokens(
     results: Mapping[tuple[Purpose, int | None], RunnerResult], generation: Generation | None
 ) -> GeneratedTokens | None:
     """Returns what all launches of an experiment generated, by the first of them."""
-    found = {key: each.generation for key, each in results.items() if each.generation}
-    if not found or generation is None:
+    generations = {key: launch.generation for key, launch in results.items() if launch.generation}
+    if not generations or generation is None:
         return None
-    first = next(iter(found.values()))
+    first = next(iter(generations.values()))
     tokenizer = generation.tokenizer
     text = None if tokenizer is None else decode_tokens(Path(tokenizer), first.tokens)
     return GeneratedTokens(
@@ -361,6 +365,8 @@ def _generated_tokens(
         prompt=generation.prompt,
         text=text,
         differing_blocks=sorted(
-            block or 0 for (_, block), each in found.items() if each.tokens != first.tokens
+            block or 0
+            for (_, block), generated in generations.items()
+            if generated.tokens != first.tokens
         ),
     )

@@ -58,8 +58,8 @@ class Launch:
     def text(self) -> str:
         """The launch in words, for progress and logs."""
         number = None if self.block is None else self.block + 1
-        words = _WORDS.get(self.purpose, self.purpose)
-        return f"{self.experiment.name}: {words}{'' if number is None else f' {number}'}"
+        description = _WORDS.get(self.purpose, self.purpose)
+        return f"{self.experiment.name}: {description}{'' if number is None else f' {number}'}"
 
 
 def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[int, int]:
@@ -68,15 +68,15 @@ def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[
     Of an experiment that is to be timed, iterations and warm-up are those of the timing.
     """
     experiment, generation = launch.experiment, settings.generation
-    own = experiment.iterations, experiment.warmup
+    configured = experiment.iterations, experiment.warmup
     executions = generation.new_tokens if generation else 1
     warmup = experiment.warmup if is_timed or experiment.mode != "timing" else 0
     launches = settings.operator_launches if is_timed else 1
     split = math.ceil(settings.operator_iterations / executions / launches), warmup
-    counting = _COUNTING if experiment.mode == "timing" else own
-    found = {"timing": own, "operators": split, "outputs": (1, 0)}
-    found |= {"kernels": counting, "prefill": counting, "instructions": counting}
-    return found[launch.purpose]
+    counting = _COUNTING if experiment.mode == "timing" else configured
+    counts = {"timing": configured, "operators": split, "outputs": (1, 0)}
+    counts |= {"kernels": counting, "prefill": counting, "instructions": counting}
+    return counts[launch.purpose]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Plan:
             *(((number + 1) / len(self.splits), 0, piece)
               for number, piece in enumerate(self.splits)),
         ]  # fmt: skip
-        return [piece for _, _, piece in sorted(placed, key=lambda each: each[:2])]
+        return [piece for _, _, piece in sorted(placed, key=lambda timed_piece: timed_piece[:2])]
 
     @property
     def launches(self) -> list[Launch]:
@@ -127,16 +127,19 @@ def plan(
     Raises UsageError when kernels are asked for that no runner at hand can count.
     """
     is_timed = kind_of(target.platform).policy.proves_times
-    timed = [each for each in experiments if each.mode == "timing" and is_timed]
-    purposes = [(each, _purposes_beside_timing(each, settings, target)) for each in experiments]
-    split = [each for each, found in purposes if "operators" in found]
+    timed = [experiment for experiment in experiments if experiment.mode == "timing" and is_timed]
+    purposes = [
+        (experiment, _purposes_beside_timing(experiment, settings, target))
+        for experiment in experiments
+    ]
+    split = [experiment for experiment, names in purposes if "operators" in names]
     passes = [
-        Launch(each, purpose)
-        for each, found in purposes
-        for purpose in found
+        Launch(experiment, purpose)
+        for experiment, names in purposes
+        for purpose in names
         if purpose != "operators"
     ]
-    outputs = [Launch(each, "outputs") for each in timed] if has_references else []
+    outputs = [Launch(experiment, "outputs") for experiment in timed] if has_references else []
     passes = [pass_ for pass_ in passes if pass_ not in outputs]
     launches = settings.operator_launches if is_timed else 1
     notes = _notes_on_counting(timed, settings, target)
@@ -145,11 +148,13 @@ def plan(
         if experiment.mode == "timing" and not is_timed:
             ignored |= experiment.model_fields_set & _OF_TIMED_LAUNCHES
     if ignored:
-        words = ", ".join(sorted(ignored))
-        notes.append(f"{words}: without effect, for {target.platform} proves no times")
+        settings_text = ", ".join(sorted(ignored))
+        notes.append(f"{settings_text}: without effect, for {target.platform} proves no times")
     rounds = draw_blocks(split, settings, launches, "operators")
     if not is_timed:  # nothing drifts, so the order is that of the experiments
-        rounds = [tuple(Launch(each, "operators", 0) for each in split)] if split else []
+        rounds = (
+            [tuple(Launch(experiment, "operators", 0) for experiment in split)] if split else []
+        )
     return Plan(
         experiments=tuple(experiments),
         settings=settings,
@@ -197,20 +202,20 @@ def draw_blocks(
     chooser = random.Random(seed)  # noqa: S311 - an order for an experiment, no secret
     blocks = settings.blocks if count is None else count
     for _ in range(_MOST_DRAWS):
-        places = [
+        positions = [
             chooser.sample(range(len(timed)), len(timed)) for _ in (range(blocks) if timed else ())
         ]
         if all(
-            is_balanced(sum(own[one] < own[other] for own in places), len(places))
-            for one, other in itertools.combinations(range(len(timed)), 2)
+            is_balanced(sum(order[first] < order[second] for order in positions), len(positions))
+            for first, second in itertools.combinations(range(len(timed)), 2)
         ):
             break
     return [
         tuple(
             Launch(experiment, purpose, block)
-            for _, experiment in sorted(zip(own, timed, strict=True), key=lambda each: each[0])
+            for _, experiment in sorted(zip(order, timed, strict=True), key=lambda pair: pair[0])
         )
-        for block, own in enumerate(places)
+        for block, order in enumerate(positions)
     ]
 
 
@@ -232,14 +237,18 @@ def _notes_on_counting(
 ) -> list[str]:
     """Says how kernels are counted that nobody forbade to count, where SME may run."""
     with_sme = SME_ON if kind_of(target.platform).tells_modes else {*SME_ON, "auto"}
-    concerned = [each for each in timed if each.sme in with_sme and settings.kernels is None]
+    concerned = [
+        experiment
+        for experiment in timed
+        if experiment.sme in with_sme and settings.kernels is None
+    ]
     if concerned and not _can_count(target):
         return [_how_to_count(target)]
-    own = ", ".join(each.name for each in concerned if each.runner is not None)
-    if not own:
+    names = ", ".join(experiment.name for experiment in concerned if experiment.runner is not None)
+    if not names:
         return []
     note = (
-        f"{own}: microkernels are not counted (grade B), for the runner is of another build than "
+        f"{names}: microkernels are not counted (grade B), for the runner is of another build than "
         "the one that counts; name its counterpart with trace as target.trace_runner (grade A)"
     )
     return [note]
@@ -264,16 +273,16 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
 
 def configured_program(config: Config) -> Program:
     """Returns the program with its inputs, and those that are measured in turns with it."""
-    beside = {name: _find_program(each, config) for name, each in config.programs.items()}
-    return replace(_find_program(config, config), further=beside)
+    further = {name: _find_program(program, config) for name, program in config.programs.items()}
+    return replace(_find_program(config, config), further=further)
 
 
-def _find_program(given: ProgramConfig, config: Config) -> Program:
+def _find_program(program: ProgramConfig, config: Config) -> Program:
     """Returns a program with the inputs that are given, or the examples beside it."""
-    method = given.method
+    method = program.method
     if config.generation is not None:
-        method = find_decode_method(given.model, config.generation.decode_method)
-    return describe_program(given.model, inputs=given.inputs, data=given.data, method=method)
+        method = find_decode_method(program.model, config.generation.decode_method)
+    return describe_program(program.model, inputs=program.inputs, data=program.data, method=method)
 
 
 def configured_target(config: Config) -> Target:
@@ -291,26 +300,28 @@ def planned_target(config: Config) -> Target:
     return target
 
 
-def make_target(wanted: TargetConfig, runner: Path | None, where: str = "target.kind") -> Target:
+def make_target(target: TargetConfig, runner: Path | None, where: str = "target.kind") -> Target:
     """Returns the target; `runner` is the one to ask about the CPU, where none is installed."""
-    return registry.make_target(wanted.kind, {**_target_fields(wanted), "runner": runner}, where)
+    return registry.make_target(target.kind, {**_target_fields(target), "runner": runner}, where)
 
 
-def _target_fields(wanted: TargetConfig) -> dict[str, object]:
-    fields = wanted.model_dump(exclude={"kind", "trace_preset"})
-    runner, preset, kind = wanted.trace_runner, wanted.trace_preset, kind_of(wanted.kind)
-    found = find_runner(runner, preset, "target.trace_runner", kind.way_to_a_runner)
-    return {**fields, "trace_runner": found}
+def _target_fields(target: TargetConfig) -> dict[str, object]:
+    fields = target.model_dump(exclude={"kind", "trace_preset"})
+    runner, preset, kind = target.trace_runner, target.trace_preset, kind_of(target.kind)
+    trace_runner = find_runner(runner, preset, "target.trace_runner", kind.way_to_a_runner)
+    return {**fields, "trace_runner": trace_runner}
 
 
 def configured_settings(config: Config) -> Settings:
     """Returns how to measure; where nothing is timed, one inference shows the operators."""
-    given = config.measurement
-    fields: dict[str, object] = {name: getattr(given, name) for name in given.model_fields_set}
+    measurement = config.measurement
+    fields: dict[str, object] = {
+        name: getattr(measurement, name) for name in measurement.model_fields_set
+    }
     fields = {name: value for name, value in fields.items() if name in Measurement.model_fields}
     if not kind_of(config.target.kind).policy.proves_times:
         fields.setdefault("operator_iterations", 1)
-    if given.kernels is None and (config.target.trace_runner or config.target.trace_preset):
+    if measurement.kernels is None and (config.target.trace_runner or config.target.trace_preset):
         fields["kernels"] = True
     generation = config.generation
     planned = None if generation is None else plan_generation(**dict(generation))
@@ -335,24 +346,26 @@ def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Exp
     ]
 
 
-def _experiment(given: ExperimentConfig, threads: int, config: Config) -> Experiment:
-    several = len(given.threads) > 1
-    names = Setup.model_fields.keys() & given.model_fields_set
-    fields: dict[str, object] = {name: getattr(given, name) for name in names}
+def _experiment(configured: ExperimentConfig, threads: int, config: Config) -> Experiment:
+    has_many_threads = len(configured.threads) > 1
+    names = Setup.model_fields.keys() & configured.model_fields_set
+    fields: dict[str, object] = {name: getattr(configured, name) for name in names}
     is_timed = kind_of(config.target.kind).policy.proves_times
-    if given.mode == "kernels" or (given.mode != "timing" and not is_timed):
+    if configured.mode == "kernels" or (configured.mode != "timing" and not is_timed):
         fields = dict(zip(("iterations", "warmup"), _COUNTING, strict=True)) | fields
     fields |= {
-        "name": f"{given.name}_t{threads}" if several else given.name,
-        "group": given.name if several else "",
-        "runner": _find_own_runner(given, config),
+        "name": f"{configured.name}_t{threads}" if has_many_threads else configured.name,
+        "group": configured.name if has_many_threads else "",
+        "runner": _find_own_runner(configured, config),
     }
     return Experiment(**fields, threads=threads)
 
 
-def _find_own_runner(given: ExperimentConfig, config: Config) -> Path | None:
+def _find_own_runner(experiment: ExperimentConfig, config: Config) -> Path | None:
     way_out = kind_of(config.target.kind).way_to_a_runner
-    return find_runner(given.runner, given.preset, f"experiment {given.name!r}", way_out)
+    return find_runner(
+        experiment.runner, experiment.preset, f"experiment {experiment.name!r}", way_out
+    )
 
 
 def find_runner(path: Path | None, preset: str | None, where: str, way_out: str) -> Path | None:

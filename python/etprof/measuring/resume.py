@@ -68,19 +68,19 @@ def load_earlier(
         lines = "\n".join(f"  {line}" for line in differences)
         msg = f"{run} cannot be resumed, it measured something else:\n{lines}\nStart a new run"
         raise DifferentRunError(msg)
-    now = {each.name: each for each in experiments}
-    known = {each.name: each for each in (*manifest.experiments, *experiments)}
+    now = {experiment.name: experiment for experiment in experiments}
+    by_name = {experiment.name: experiment for experiment in (*manifest.experiments, *experiments)}
     launcher = Launcher(program, target, run, settings)
     results: dict[Identity, RunnerResult] = {}
     records: list[LaunchRecord] = []
     # Logs and metrics are written anew when the run ends.
     files = {
-        name: entry.model_copy(update={"kind": kind})
-        for name, entry in manifest.files.items()
+        name: file.model_copy(update={"kind": kind})
+        for name, file in manifest.files.items()
         if (kind := kind_of(name)) not in {None, "metrics"} and not name.endswith(".log")
     }
     for record in manifest.launches:
-        experiment = known.get(record.experiment)
+        experiment = by_name.get(record.experiment)
         if experiment is None or (record.purpose in _REPEATED) != (record.block is not None):
             continue
         launch = Launch(experiment, record.purpose, record.block)
@@ -92,7 +92,7 @@ def load_earlier(
             files |= listed
         elif experiment.name in now:
             # It is measured again.
-            files = {name: entry for name, entry in files.items() if name not in listed}
+            files = {name: file for name, file in files.items() if name not in listed}
             continue
         records.append(record)
     return InterruptedRun(results=results, records=records, manifest=manifest, files=files)
@@ -105,11 +105,11 @@ def _listed_files(run: Path, request: RunnerRequest, manifest: Manifest) -> dict
     """
     if manifest.schema_version == 1 and not manifest.files:
         return identify_files(run, files_of(request))
-    places = {path.relative_to(run) for path in request.written}
+    paths = {path.relative_to(run) for path in request.written}
     return {
-        name: entry
-        for name, entry in manifest.files.items()
-        if places & {PurePath(name), PurePath(name).parent}
+        name: file
+        for name, file in manifest.files.items()
+        if paths & {PurePath(name), PurePath(name).parent}
     }
 
 
@@ -117,12 +117,12 @@ def _finished_result(
     run: Path, request: RunnerRequest, listed: Mapping[str, MeasuredFile]
 ) -> RunnerResult | None:
     """Reads a finished launch's result; None when a file of it is missing, damaged or changed."""
-    found = {path.relative_to(run).as_posix(): path for path in files_of(request)}
-    wanted = (request.etdump, request.kernel_trace, request.instruction_counts)
-    if any(path is not None and path not in found.values() for path in wanted):
+    left_files = {path.relative_to(run).as_posix(): path for path in files_of(request)}
+    required = (request.etdump, request.kernel_trace, request.instruction_counts)
+    if any(path is not None and path not in left_files.values() for path in required):
         return None
-    if {name: hash_file(path) for name, path in found.items()} != {
-        name: entry.sha256 for name, entry in listed.items()
+    if {name: hash_file(path) for name, path in left_files.items()} != {
+        name: file.sha256 for name, file in listed.items()
     }:
         return None
     try:
@@ -137,11 +137,13 @@ def _differences_of_programs(manifest: Manifest, program: Program) -> Iterator[s
     before = manifest.every_program
     for name in before.keys() ^ program.every.keys():
         yield f"program {name}: it is {'no longer' if name in before else 'not'} in the run"
-    for name, each in program.every.items():
+    for name, compared in program.every.items():
         if name not in before:
             continue
         where = f"program {name}: " if name else ""
-        differences = _program_differences(before[name], each, is_old=manifest.schema_version == 1)
+        differences = _program_differences(
+            before[name], compared, is_old=manifest.schema_version == 1
+        )
         yield from (where + line for line in differences)
 
 
@@ -160,7 +162,7 @@ def _program_differences(
     if model.method is not None and model.method != program.method:
         yield f"method: was {model.method}, is {program.method}"
     inputs = [hash_file(path) for path in program.inputs]
-    if measured.inputs is not None and [each.sha256 for each in measured.inputs] != inputs:
+    if measured.inputs is not None and [identity.sha256 for identity in measured.inputs] != inputs:
         yield "inputs: they have changed since, or are others"
 
 
@@ -170,7 +172,7 @@ def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
         yield f"platform: was {manifest.platform}, is {target.platform}"
         return
     before, now = manifest.target, target.describe()
-    by_network = any(":" in str(each.get("serial")) for each in (before, now))
+    by_network = any(":" in str(facts.get("serial")) for facts in (before, now))
     for name in _DEVICE_FIELDS:
         both = before.get(name), now.get(name)
         if None not in both and both[0] != both[1] and not (name == "serial" and by_network):
@@ -181,9 +183,9 @@ def _differences(
     before: Record, now: Record, before_each: str = "", free: Container[str] = ()
 ) -> Iterator[str]:
     """Names the fields that differ of two records of one kind."""
-    for (name, was), (_, given) in zip(before, now, strict=True):
-        if was != given and name not in free:
-            yield f"{before_each}{name} was {was}, is {given}"
+    for (name, before_value), (_, now_value) in zip(before, now, strict=True):
+        if before_value != now_value and name not in free:
+            yield f"{before_each}{name} was {before_value}, is {now_value}"
 
 
 def tidy(run: Path, earlier: InterruptedRun) -> None:

@@ -38,8 +38,8 @@ def describe_starts(config: Config) -> list[str]:
     counting = config.target.trace_runner or config.target.trace_preset
     if counting is not None:
         where.append(f"with kernels counted by {shlex.quote(str(counting))}")
-    others = "".join(f", {name} {each.model}" for name, each in config.programs.items())
-    head = f"model {config.model}{others} on {' '.join(where)}; results go to {config.folder}"
+    further = "".join(f", {name} {program.model}" for name, program in config.programs.items())
+    head = f"model {config.model}{further} on {' '.join(where)}; results go to {config.folder}"
     return [_visible(head), *(_visible(_describe(experiment)) for experiment in config.experiments)]
 
 
@@ -60,30 +60,30 @@ def _describe(experiment: ExperimentConfig) -> str:
         runner = shlex.quote(str(experiment.runner))
     else:
         runner = "(the target's own runner)"
-    words = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_arguments)]
+    fragments = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_arguments)]
     cpus = ",".join(map(str, experiment.cpus))
     on_cpus = f"  on CPUs {cpus}" if cpus else ""
-    return f"experiment {experiment.name}: {' '.join(filter(None, words))}{on_cpus}"
+    return f"experiment {experiment.name}: {' '.join(filter(None, fragments))}{on_cpus}"
 
 
 def find_foreign_fields(config: Config) -> list[str]:
     """Names the fields that choose a command, its words, or a device to connect to."""
     target = config.target
-    chosen = {
+    is_foreign = {
         "target.connect": target.connect is not None,
         "target.remote_folder": target.remote_folder is not None,
         "target.trace_runner": _is_foreign(target.trace_runner),
         # Built in the current folder, which may be the stranger's as well.
         "target.trace_preset": target.trace_preset is not None,
     }
-    for index, each in enumerate(config.experiments):
-        chosen |= {
-            f"experiments.{index}.launcher": bool(each.launcher),
-            f"experiments.{index}.runner_path": _is_foreign(each.runner),
-            f"experiments.{index}.preset": each.preset is not None,
-            f"experiments.{index}.extra_args": bool(each.extra_arguments),
+    for index, experiment in enumerate(config.experiments):
+        is_foreign |= {
+            f"experiments.{index}.launcher": bool(experiment.launcher),
+            f"experiments.{index}.runner_path": _is_foreign(experiment.runner),
+            f"experiments.{index}.preset": experiment.preset is not None,
+            f"experiments.{index}.extra_args": bool(experiment.extra_arguments),
         }
-    return [name for name, is_chosen in chosen.items() if is_chosen]
+    return [name for name, is_chosen in is_foreign.items() if is_chosen]
 
 
 def _is_foreign(runner: Path | None) -> bool:
