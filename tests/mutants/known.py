@@ -173,7 +173,7 @@ MUTATIONS = (
     ),
     Mutation(
         28, "a branch's older commits", "history/gate.py",
-        "if points[each].source == newest)", "if points[each].source)", (SELECTION,),
+        "if points[member].source == newest)", "if points[member].source)", (SELECTION,),
     ),
     Mutation(
         31, "a spread of emulated runs", "history/run_spread.py",

@@ -109,8 +109,8 @@ class CheckResult:
     @property
     def counts(self) -> dict[Outcome, int]:
         """How often each outcome came up."""
-        found = Counter(entry.outcome for entry in self.entries)
-        return {outcome: found[outcome] for outcome in OUTCOMES}
+        count_of_outcome = Counter(checked.outcome for checked in self.entries)
+        return {outcome: count_of_outcome[outcome] for outcome in OUTCOMES}
 
     @property
     def exit_code(self) -> int:
@@ -129,27 +129,27 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
     gate = Gate(session, threshold=request.threshold, thresholds=request.thresholds)
     entries: list[CheckedMetric] = []
     compared: list[MetricComparison] = []
-    alone: list[Run] = []
+    without_baseline: list[Run] = []
     for candidate in candidates:
         if candidate.status == FAILED:
-            entries.append(_told(candidate, "failed", candidate.failure or "it failed"))
+            entries.append(_run_entry(candidate, "failed", candidate.failure or "it failed"))
         elif candidate.wrong_outputs is not None:
             reason = f"its outputs are wrong, so no time counts: {candidate.wrong_outputs}"
-            entries.append(_told(candidate, "failed", reason))
+            entries.append(_run_entry(candidate, "failed", reason))
         elif not gate.has_baseline(request.baseline, candidate):
-            alone.append(candidate)
+            without_baseline.append(candidate)
         elif not candidate.representative and not (request.work and candidate.work):
             reason = "its target proves no times, so none are judged"
-            entries.append(_told(candidate, "inconclusive", reason))
+            entries.append(_run_entry(candidate, "inconclusive", reason))
         else:
             compared += _comparisons(gate, request, candidate)
         if request.work and candidate.status != FAILED and candidate.wrong_outputs is None:
             entries += _work_entries(session, gate, request, candidate)
-    judged = zip(compared, judge_all(compared), strict=True)
+    pairs = zip(compared, judge_all(compared), strict=True)
     # A drift is a row of its own where there is one; the test for it counts in any case.
-    entries += [_checked(*each) for each in judged if not each[0].drift or each[1].is_drift]
-    entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
-    return CheckResult(request, tuple(entries), tuple(alone))
+    entries += [_metric_entry(*pair) for pair in pairs if not pair[0].drift or pair[1].is_drift]
+    entries.sort(key=lambda checked: OUTCOMES.index(checked.outcome))
+    return CheckResult(request, tuple(entries), tuple(without_baseline))
 
 
 def _work_entries(
@@ -161,20 +161,26 @@ def _work_entries(
     if now is None:
         return
     runs = session.scalars(select(Run).where(Run.id.in_(numbers)).order_by(*NEWEST_FIRST))
-    known = [(run, before) for run in runs if (before := work_of(run))]
+    counted_runs = [(run, before) for run in runs if (before := work_of(run))]
     # How much is computed depends on the length.
-    known = [(run, before) for run, before in known if before.svl_bits == now.svl_bits]
+    counted_runs = [
+        (run, before) for run, before in counted_runs if before.svl_bits == now.svl_bits
+    ]
     for count, (metric, unit) in WORK.items():
-        each = known
+        comparable = counted_runs
         if count == "instructions":
-            each = [entry for entry in known if entry[1].has_instructions and now.has_instructions]
-        if not each:
+            comparable = [
+                counted_run
+                for counted_run in counted_runs
+                if counted_run[1].has_instructions and now.has_instructions
+            ]
+        if not comparable:
             continue
-        least, before = min(each, key=lambda entry: _total(entry[1], count))
+        fewest, before = min(comparable, key=lambda counted_run: _total(counted_run[1], count))
         judgement = _judge_work(count, before, now)
         totals = _total(before, count), _total(now, count)
         yield CheckedMetric(
-            judgement.verdict, candidate, (least,), judgement.reason, metric, unit, *totals,
+            judgement.verdict, candidate, (fewest,), judgement.reason, metric, unit, *totals,
             judgement,
         )  # fmt: skip
 
@@ -195,11 +201,13 @@ def _judge_work(count: str, before: RunWork, now: RunWork) -> Judgement:
     if new != old:
         verdict = "regression" if new > old else "improvement"
     change = new / old - 1 if old else None
-    reason = f"exact: {_tell_work(count, before.operators, now.operators) or 'the same'}"
+    reason = (
+        f"exact: {_describe_work_difference(count, before.operators, now.operators) or 'the same'}"
+    )
     return Judgement(verdict, change, change, change, 0.0, reason, smallest=0.0)
 
 
-def _tell_work(
+def _describe_work_difference(
     count: str, before: Mapping[str, OperatorWork], now: Mapping[str, OperatorWork]
 ) -> str:
     """Names the operators whose counts differ, the largest difference first."""
@@ -210,20 +218,20 @@ def _tell_work(
         if (old := getattr(before.get(name, nothing), count))
         != (new := getattr(now.get(name, nothing), count))
     ]
-    differing.sort(key=lambda entry: -abs(entry[2] - entry[1]))
-    told = [
+    differing.sort(key=lambda difference: -abs(difference[2] - difference[1]))
+    texts = [
         f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing[:_NAMED]
     ]
     if len(differing) > _NAMED:
-        told.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
-    return ", ".join(told)
+        texts.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
+    return ", ".join(texts)
 
 
 def title_of(run: Run) -> str:
     """Says in words what a run measured."""
     threads = None if run.threads is None else count_of(run.threads, "thread")
-    what = (run.model, run.precision, run.backend, _method(run))
-    facts = (*what, f"SME {run.sme_mode}", threads, run.variant)
+    program = (run.model, run.precision, run.backend, _method(run))
+    facts = (*program, f"SME {run.sme_mode}", threads, run.variant)
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -231,14 +239,14 @@ def _method(run: Run) -> str | None:
     return None if run.method in (None, "forward") else run.method
 
 
-def _told(candidate: Run, outcome: Outcome, reason: str) -> CheckedMetric:
+def _run_entry(candidate: Run, outcome: Outcome, reason: str) -> CheckedMetric:
     """What is said of a whole run."""
     return CheckedMetric(outcome, candidate, (), reason)
 
 
 def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[MetricComparison]:
     """The steps and the drifts of all metrics that can be tested."""
-    found = [
+    comparisons = [
         comparison
         for metric in request.metrics
         for comparison in (
@@ -246,18 +254,18 @@ def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[Metr
             gate.drift(candidate, metric),
         )
     ]
-    return [comparison for comparison in found if comparison is not None]
+    return [comparison for comparison in comparisons if comparison is not None]
 
 
-def _checked(found: MetricComparison, judgement: Judgement) -> CheckedMetric:
+def _metric_entry(comparison: MetricComparison, judgement: Judgement) -> CheckedMetric:
     return CheckedMetric(
         outcome=judgement.verdict,
-        run=found.candidate.run,
-        baseline=tuple(metric.run for metric in found.baseline),
+        run=comparison.candidate.run,
+        baseline=tuple(metric.run for metric in comparison.baseline),
         reason=judgement.reason,
-        metric=found.candidate.name,
-        unit=found.candidate.unit,
-        before=found.before,
-        after=found.after,
+        metric=comparison.candidate.name,
+        unit=comparison.candidate.unit,
+        before=comparison.before,
+        after=comparison.after,
         judgement=judgement,
     )

@@ -97,20 +97,20 @@ class TypedColumn(TypeDecorator[Any]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Returns what reads a value; it raises DamagedValueError for one of another kind."""
-        read, kinds, fit = super().result_processor(dialect, coltype), self.kinds, type(self).fit
+        convert, kinds, fit = super().result_processor(dialect, coltype), self.kinds, type(self).fit
         missing = self.missing
 
         def process(value: object) -> object:
             try:
-                found = value if read is None else read(value)
+                content = value if convert is None else convert(value)
             except (TypeError, ValueError, OverflowError) as error:
                 msg = f"a value is no {kinds[0].__name__}: {error}"
                 raise DamagedValueError(msg) from None
-            if found is None:
+            if content is None:
                 return missing
-            if type(found) in kinds and found not in _INFINITE:
-                return fit(found)
-            msg = f"a value is a {type(found).__name__} where a {kinds[0].__name__} belongs"
+            if type(content) in kinds and content not in _INFINITE:
+                return fit(content)
+            msg = f"a value is a {type(content).__name__} where a {kinds[0].__name__} belongs"
             raise DamagedValueError(msg)
 
         return process

@@ -200,7 +200,7 @@ def _explain(url: URL, error: DatabaseError) -> EtprofError:
         return StoreError(f"{name}: {text}; is the server up, and may this user connect?")
     if any(sign in text for sign in _SIGNS_OF_DAMAGE):
         return _damaged(url, text)
-    problem = next((words for sign, words in _SQLITE_PROBLEMS if sign in text), None)
+    problem = next((problem_text for sign, problem_text in _SQLITE_PROBLEMS if sign in text), None)
     return StoreError(f"{name} {(problem or _OTHER_PROBLEM).format(text=text)}")
 
 

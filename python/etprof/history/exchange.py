@@ -202,12 +202,14 @@ def import_runs(store: Store, export: Export) -> ImportCounts:
 
     Runs before a damaged one are in the store then.
     """
-    added = known = 0
+    added = duplicates = 0
     for batch in batches(export.runs):
         results = store.add(batch)
         added += sum(result.is_new for result in results)
-        known += sum(not result.is_new for result in results)
-    return ImportCounts(added, known, store.write(lambda session: _pin(session, export.header)))
+        duplicates += sum(not result.is_new for result in results)
+    return ImportCounts(
+        added, duplicates, store.write(lambda session: _pin(session, export.header))
+    )
 
 
 def _not_an_export(path: Path, problem: str) -> InputFileError:
@@ -228,11 +230,11 @@ def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[Run]:
 
 def _pin(session: Session, header: Header) -> int:
     """Pins the export's baselines; names that the store uses already stay as they are."""
-    taken = set(session.execute(select(Baseline.name, Baseline.series)))
+    pinned_series = set(session.execute(select(Baseline.name, Baseline.series)))
     count = 0
     for pinned in header.baselines:
         run = session.scalar(select(Run).where(Run.key == pinned.key))
-        if run is None or (pinned.name, run.series) in taken:
+        if run is None or (pinned.name, run.series) in pinned_series:
             continue
         session.add(
             Baseline(name=pinned.name, series=run.series, run_id=run.id, pinned_at=pinned.pinned_at)
@@ -248,8 +250,8 @@ def _write_parquet(path: Path, records: Iterable[Record], header: str) -> None:
     with replacing(path) as stream, pa.parquet.ParquetWriter(stream, schema) as writer:
         for batch in batches(records):
             rows = [record.model_dump() for record in batch]
-            told = [row | {name: json.dumps(row[name]) for name in _AS_JSON} for row in rows]
-            writer.write_table(pa.Table.from_pylist(told, schema=schema))
+            encoded = [row | {name: json.dumps(row[name]) for name in _AS_JSON} for row in rows]
+            writer.write_table(pa.Table.from_pylist(encoded, schema=schema))
 
 
 def read_parquet(path: Path) -> tuple[str, Iterator[dict[str, Any]]]:
@@ -293,15 +295,17 @@ def _schema(pa: Any) -> Any:  # noqa: ANN401
     text = pa.string()
 
     def fields(table: type[TableBase], record: type[Record]) -> list[tuple[str, Any]]:
-        known = {c.key: c.type for c in table.__table__.columns if isinstance(c.type, TypedColumn)}
+        typed_columns = {
+            c.key: c.type for c in table.__table__.columns if isinstance(c.type, TypedColumn)
+        }
         return [
-            (name, kinds.get(known[name].kinds[0], text) if name in known else text)
+            (name, kinds.get(typed_columns[name].kinds[0], text) if name in typed_columns else text)
             for name in record.model_fields
         ]
 
     metric = pa.struct(fields(Metric, METRIC_RECORD))
-    own = [(name, kind) for name, kind in fields(Run, RUN_RECORD) if name != "metrics"]
-    return pa.schema([*own, ("metrics", pa.list_(metric))])
+    run_fields = [(name, kind) for name, kind in fields(Run, RUN_RECORD) if name != "metrics"]
+    return pa.schema([*run_fields, ("metrics", pa.list_(metric))])
 
 
 def run_records(run: Run) -> list[dict[str, object]]:
@@ -311,13 +315,13 @@ def run_records(run: Run) -> list[dict[str, object]]:
     """
     if not run.representative:
         return []
-    known = {
+    facts = {
         "timestamp": int(run.measured_at.timestamp()),
         "schema_version": "v3",
         "head_branch": run.git_branch,
         "head_sha": run.git_commit,
     }
-    head = {name: value for name, value in known.items() if value is not None}
+    head = {name: value for name, value in facts.items() if value is not None}
     records = []
     for name, values in _values(run).items():
         if not all(abs(value) <= _LARGEST_FLOAT32 for value in values):

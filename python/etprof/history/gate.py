@@ -28,7 +28,7 @@ from etprof.history.run_spread import (
     Known,
     SeriesRuns,
     earlier_runs,
-    keep,
+    get_or_load,
     may_be_baseline,
     source_of,
 )
@@ -136,34 +136,34 @@ class Gate:
         return self._pinned(baseline, candidate) is not None
 
     def compare(self, baseline: str, candidate: Run, metric: str) -> MetricComparison | None:
-        """Holds a run against NAME, branch:NAME or window:N; None where one side has no value.
+        """Compares a run with NAME, branch:NAME or window:N; None where one side has no value.
 
         NAME is the run pinned under that name; window:N the N runs before the candidate on its own
         branch; branch:NAME the runs of the newest commit on that branch; of the last two, those
-        that are of the level that stands.
+        that are of the current level.
         """
         if not baseline.startswith((WINDOW, BRANCH)):
             run = self._pinned(baseline, candidate)
             return None if run is None else self.compare_runs(run, candidate, metric)
-        chosen = self.baseline_ids(baseline, candidate, metric)
-        self.load([candidate.id, *chosen], metric)
+        baseline_ids = self.baseline_ids(baseline, candidate, metric)
+        self.load([candidate.id, *baseline_ids], metric)
         after = self._values[candidate.id, metric]
-        before = [value for number in chosen if (value := self._values[number, metric])]
+        before = [value for number in baseline_ids if (value := self._values[number, metric])]
         if after is None or not before:
             return None
-        standing = self._standing(candidate, _branch_of(baseline, candidate), metric)
-        return self._compared(tuple(before), after, standing)
+        level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
+        return self._compared(tuple(before), after, level)
 
     def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
         """Returns the runs of branch:NAME or window:N, newest first."""
-        standing = self._standing(candidate, _branch_of(baseline, candidate), metric)
-        points, members = standing.points, standing.members
+        level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
+        points, members = level.points, level.members
         if baseline.startswith(WINDOW):
-            chosen = members[-window_size(baseline) :]
+            selected = members[-window_size(baseline) :]
         else:
             newest = points[members[-1]].source if members else None
-            chosen = tuple(each for each in members if points[each].source == newest)
-        return [points[member].run_id for member in reversed(chosen)]
+            selected = tuple(member for member in members if points[member].source == newest)
+        return [points[member].run_id for member in reversed(selected)]
 
     def runs_before(self, baseline: str, candidate: Run) -> list[int]:
         """Returns the runs of a baseline whether or not they have times, newest first."""
@@ -190,26 +190,31 @@ class Gate:
                 self._values[row.run_id, metric] = row
 
     def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> MetricComparison | None:
-        """Holds a run against one other, which may be of another series.
+        """Compares a run with another, which may be of another series.
 
         Experiments of one run directory were measured in turns, so there launches are what counts.
         """
         before, after = self._value_of(baseline, metric), self._value_of(candidate, metric)
         if before is None or after is None:
             return None
-        places = [(run.run_name, run.run_path, run.measured_at) for run in (baseline, candidate)]
-        if places[0] == places[1] and min(len(before.samples), len(after.samples)) >= LEAST_RUNS:
+        locations = [(run.run_name, run.run_path, run.measured_at) for run in (baseline, candidate)]
+        if (
+            locations[0] == locations[1]
+            and min(len(before.samples), len(after.samples)) >= LEAST_RUNS
+        ):
             return self._compared((before,), after, None)
-        standing = self._standing(candidate, baseline.git_branch, metric)
+        level = self._baseline_level(candidate, baseline.git_branch, metric)
         if baseline.series != candidate.series:
-            one, other = (
-                standing.spread,
-                self._standing(baseline, baseline.git_branch, metric).spread,
+            candidate_spread, baseline_spread = (
+                level.spread,
+                self._baseline_level(baseline, baseline.git_branch, metric).spread,
             )
-            squares = (one.deviation**2 + other.deviation**2) / 2
-            both = Spread(math.sqrt(squares), min(one.freedom, other.freedom))
-            standing = replace(standing, spread=both)
-        return self._compared((before,), after, standing)
+            squares = (candidate_spread.deviation**2 + baseline_spread.deviation**2) / 2
+            pooled_spread = Spread(
+                math.sqrt(squares), min(candidate_spread.freedom, baseline_spread.freedom)
+            )
+            level = replace(level, spread=pooled_spread)
+        return self._compared((before,), after, level)
 
     def drift(self, candidate: Run, metric: str) -> MetricComparison | None:
         """Looks for a creep over the newest commits up to the candidate; None for too few."""
@@ -219,59 +224,63 @@ class Gate:
             return None
         values: dict[Hashable, list[float]] = {}
         for point in points:
-            known = point.source[0] is not None
-            values.setdefault(point.source if known else point.run_id, []).append(point.log_value)
-        own = source_of(candidate)
-        values.setdefault(own if own[0] is not None else candidate.id, []).append(
-            math.log(after.value)
-        )
+            has_commit = point.source[0] is not None
+            values.setdefault(point.source if has_commit else point.run_id, []).append(
+                point.log_value
+            )
+        candidate_source = source_of(candidate)
+        values.setdefault(
+            candidate_source if candidate_source[0] is not None else candidate.id, []
+        ).append(math.log(after.value))
         logs = [math.fsum(value) / len(value) for value in values.values()]
-        found = find_drift(logs, self._series.prior(candidate, metric))
-        if found is None:
+        estimate = find_drift(logs, self._series.prior(candidate, metric))
+        if estimate is None:
             return None
         return MetricComparison(
-            after, (), math.exp(found.start), self._limit(metric, exact=False),
-            found.total, drift=found,
+            after, (), math.exp(estimate.start), self._limit(metric, exact=False),
+            estimate.total, drift=estimate,
         )  # fmt: skip
 
     def _compared(
-        self, baseline: tuple[Metric, ...], after: Metric, standing: BaselineLevel | None
+        self, baseline: tuple[Metric, ...], after: Metric, level: BaselineLevel | None
     ) -> MetricComparison:
         if not all(map(_is_comparable, (*baseline, after))):
-            found = MetricComparison(after, baseline, after.value, DEFAULT_THRESHOLD)
-            return replace(found, problem="a value is zero")
+            comparison = MetricComparison(after, baseline, after.value, DEFAULT_THRESHOLD)
+            return replace(comparison, problem="a value is zero")
         logs = [math.log(metric.value) for metric in baseline]
         before = math.exp(math.fsum(logs) / len(logs))
-        is_exact = _is_exact(baseline) and (standing is None or standing.is_constant)
+        is_exact = _is_exact(baseline) and (level is None or level.is_constant)
         limit = self._limit(after.name, exact=is_exact)
-        found = MetricComparison(after, baseline, before, limit)
+        comparison = MetricComparison(after, baseline, before, limit)
         if is_exact:
-            return replace(found, before=baseline[0].value)
+            return replace(comparison, before=baseline[0].value)
         difference = (
             difference_of_groups(*(np.log(each.samples).tolist() for each in (*baseline, after)))
-            if standing is None
-            else departure(logs, math.log(after.value), standing.spread)
+            if level is None
+            else departure(logs, math.log(after.value), level.spread)
         )
         if difference is None or abs(difference.change) > _LARGEST_LOG:
-            return replace(found, problem="the values are too far apart to be of one thing")
-        return replace(found, difference=difference)
+            return replace(comparison, problem="the values are too far apart to be of one thing")
+        return replace(comparison, difference=difference)
 
     def _limit(self, metric: str, *, exact: bool) -> float:
         default = EXACT_THRESHOLD if exact else DEFAULT_THRESHOLD
         common = default if self._threshold is None else self._threshold
         return self._thresholds.get(metric, common)
 
-    def _standing(self, run: Run, branch: str | None, metric: str) -> BaselineLevel:
-        return self._series.standing(run, branch, metric, self._limit(metric, exact=False))
+    def _baseline_level(self, run: Run, branch: str | None, metric: str) -> BaselineLevel:
+        return self._series.baseline_level(run, branch, metric, self._limit(metric, exact=False))
 
     def _pinned(self, name: str, candidate: Run) -> Run | None:
-        chosen = (
+        query = (
             select(Run)
             .join(Baseline, Baseline.run_id == Run.id)
             .where(Baseline.name == name, Baseline.series == candidate.series, Run.status == OK)
             .where(Run.wrong_outputs.is_(None))
         )
-        run = keep(self._pinned_runs, lambda: self._session.scalar(chosen), candidate.series, name)
+        run = get_or_load(
+            self._pinned_runs, lambda: self._session.scalar(query), candidate.series, name
+        )
         return None if run is None or run.id == candidate.id else run
 
     def _value_of(self, run: Run, metric: str) -> Metric | None:
@@ -285,49 +294,49 @@ def judge_all(
     """Judges comparisons that were made together; `family` is their number, if there are more."""
     tested = [comparison for comparison in comparisons if comparison.difference is not None]
     size = max(len(tested), family or 0, 1)
-    p_values = [each.difference.p_value for each in tested if each.difference is not None]
+    p_values = [c.difference.p_value for c in tested if c.difference is not None]
     adjusted = iter(holm([*p_values, *[1.0] * (size - len(p_values))]))
     return [
-        _judge_exact(each)
-        if each.difference is None
-        else _judge(each, each.difference, next(adjusted), 1 - (1 - CONFIDENCE) / size)
-        for each in comparisons
+        _judge_exact(comparison)
+        if comparison.difference is None
+        else _judge(comparison, comparison.difference, next(adjusted), 1 - (1 - CONFIDENCE) / size)
+        for comparison in comparisons
     ]
 
 
 def _judge(
-    found: MetricComparison, difference: GroupDifference, p_value: float, confidence: float
+    comparison: MetricComparison, difference: GroupDifference, p_value: float, confidence: float
 ) -> Judgement:
     """Judges by the adjusted p and the threshold; equality by the whole interval."""
     low, high = (math.expm1(e) for e in (difference.interval.low, difference.interval.high))
-    limit, change = found.threshold, math.expm1(difference.change)
+    limit, change = comparison.threshold, math.expm1(difference.change)
     is_real = p_value <= 1 - CONFIDENCE
     if is_real and abs(change) > limit:
-        is_worse = (change > 0) != found.candidate.higher_is_better
+        is_worse = (change > 0) != comparison.candidate.higher_is_better
         verdict: Verdict = "regression" if is_worse else "improvement"
     else:
         verdict = "unchanged" if -limit <= low and high <= limit else "inconclusive"
-    if found.drift is not None:
-        is_found = verdict == "regression" and found.drift.is_steady
-        verdict = "drift" if is_found else "inconclusive"
+    if comparison.drift is not None:
+        is_drift = verdict == "regression" and comparison.drift.is_steady
+        verdict = "drift" if is_drift else "inconclusive"
     return Judgement(
-        verdict, change, low, high, limit, _reason(found, verdict, change, is_real=is_real),
-        p_value, _smallest(found, difference, confidence),
+        verdict, change, low, high, limit, _reason(comparison, verdict, change, is_real=is_real),
+        p_value, _smallest(comparison, difference, confidence),
     )  # fmt: skip
 
 
-def _judge_exact(found: MetricComparison) -> Judgement:
+def _judge_exact(comparison: MetricComparison) -> Judgement:
     """Judges a value that never varied: whatever differs has changed."""
-    limit = found.threshold
-    if found.problem:
-        return Judgement("inconclusive", None, None, None, limit, found.problem)
-    change = found.change
+    limit = comparison.threshold
+    if comparison.problem:
+        return Judgement("inconclusive", None, None, None, limit, comparison.problem)
+    change = comparison.change
     verdict: Verdict = "unchanged"
     if abs(change) > limit:
-        is_worse = (change > 0) != found.candidate.higher_is_better
+        is_worse = (change > 0) != comparison.candidate.higher_is_better
         verdict = "regression" if is_worse else "improvement"
-    said = "the same" if change == 0 else f"another value, {_limit(limit, verdict)}"
-    reason = f"exact, for it never varied: {said}"
+    finding = "the same" if change == 0 else f"another value, {_limit(limit, verdict)}"
+    reason = f"exact, for it never varied: {finding}"
     return Judgement(verdict, change, change, change, limit, reason, smallest=limit)
 
 
@@ -335,29 +344,31 @@ def _limit(limit: float, verdict: Verdict) -> str:
     return f"{'within' if verdict == 'unchanged' else 'beyond'} {limit * 100:g} %"
 
 
-def _smallest(found: MetricComparison, difference: GroupDifference, confidence: float) -> float:
+def _smallest(
+    comparison: MetricComparison, difference: GroupDifference, confidence: float
+) -> float:
     """The least worsening that is both beyond chance and beyond the threshold 4 times of 5."""
     freedom = difference.spread.freedom
     error = (difference.interval.high - difference.change) / t_quantile(freedom)
-    least = max(t_quantile(freedom, confidence) * error, math.log1p(found.threshold))
-    rise = least + t_quantile(freedom, 2 * POWER - 1) * error
-    return math.expm1(-rise if found.candidate.higher_is_better else rise)
+    detectable = max(t_quantile(freedom, confidence) * error, math.log1p(comparison.threshold))
+    rise = detectable + t_quantile(freedom, 2 * POWER - 1) * error
+    return math.expm1(-rise if comparison.candidate.higher_is_better else rise)
 
 
-def _reason(found: MetricComparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
-    limit = f"{found.threshold * 100:g} %"
-    if found.drift is not None:
-        a_run = math.expm1(found.drift.total.change / (found.drift.runs - 1))
-        return f"{format_change(a_run)} a run over the last {found.drift.runs} commits"
-    difference = found.difference
+def _reason(comparison: MetricComparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
+    limit = f"{comparison.threshold * 100:g} %"
+    if comparison.drift is not None:
+        a_run = math.expm1(comparison.drift.total.change / (comparison.drift.runs - 1))
+        return f"{format_change(a_run)} a run over the last {comparison.drift.runs} commits"
+    difference = comparison.difference
     if verdict in ("regression", "improvement"):
         return f"beyond {limit} and beyond chance"
     if difference is not None and is_assumed(difference.spread):
-        runs = count_of(len(found.baseline), "run")
+        runs = count_of(len(comparison.baseline), "run")
         return f"too few runs to know how much they differ ({runs} in the baseline)"
     if verdict == "unchanged":
         return f"the whole interval lies within ±{limit}"
-    size = f"{'beyond' if abs(change) > found.threshold else 'not beyond'} {limit}"
+    size = f"{'beyond' if abs(change) > comparison.threshold else 'not beyond'} {limit}"
     return f"{size}, {'and' if is_real else 'but not'} beyond chance"
 
 

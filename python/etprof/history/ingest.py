@@ -66,18 +66,18 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     counted = _works(analysis) if analysis else {}
     damaged = _damaged(analysis)
     raw = _raw(loaded)
-    found = []
+    stored = []
     try:
         for experiment in _experiments(manifest, loaded.timed):
             metrics = loaded.timed.get(experiment.name)
             # An untimed run has no blocks, and went well for all that.
             measured = metrics if metrics and (metrics.blocks or not loaded.is_timed) else None
-            own = raw.get(experiment.name)
-            entry = make_run(
+            raw_experiment = raw.get(experiment.name)
+            stored_run = make_run(
                 {
                     **facts,
                     **_program_facts(manifest, experiment),
-                    "key": _key(loaded, manifest, experiment, own),
+                    "key": _key(loaded, manifest, experiment, raw_experiment),
                     "experiment": experiment.name,
                     "status": OK if measured else FAILED,
                     "failure": _failure(manifest, experiment, measured)
@@ -90,29 +90,29 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "work": counted.get(experiment.name) if measured else None,
                     "metrics": _metrics(measured) if measured else (),
                     "categories": categories.get(experiment.name, {}),
-                    "raw": own if measured else None,
+                    "raw": raw_experiment if measured else None,
                 }
             )
-            _keep_raw_names(manifest, experiment, entry)
-            found.append(entry)
+            _keep_raw_names(manifest, experiment, stored_run)
+            stored.append(stored_run)
     except ValidationError as error:
         msg = f"{run} says what no history takes: {first_problem(error)}; measure again"
         raise InputFileError(msg) from None
-    if not found:
+    if not stored:
         msg = f"{run} has no timed experiment; there is nothing for a history"
         raise InputFileError(msg)
-    return found
+    return stored
 
 
 def _facts(loaded: LoadedRun, manifest: Manifest, device: str | None) -> dict[str, Any]:
     """What all experiments of a run have in common."""
-    place, git = loaded.source.resolve(), manifest.git
+    directory, git = loaded.source.resolve(), manifest.git
     build = manifest.runner.build if manifest.runner else {}
     version = build.get("executorch_version") or manifest.pins.get("executorch")
     kind, name, soc = identify_device(manifest.platform, manifest.target, manifest.cpu)
     return {
-        "run_name": place.name,
-        "run_path": str(place),
+        "run_name": directory.name,
+        "run_path": str(directory),
         "manifest_sha256": hashlib.sha256(loaded.contents[MANIFEST]).hexdigest(),
         "manifest_run_id": manifest.run_id,
         "measured_at": _measured_at(loaded.source, manifest),
@@ -154,8 +154,10 @@ def _experiments(
 ) -> Iterator[Experiment]:
     """Experiments that are timed, planned ones first; of an imported run, those that have times."""
     planned = {experiment.name for experiment in manifest.experiments}
-    meant = (each for each in manifest.experiments if each.mode == "timing")
-    yield from (each for each in meant if not manifest.imported or timed[each.name].blocks)
+    timed_setups = (e for e in manifest.experiments if e.mode == "timing")
+    yield from (
+        setup for setup in timed_setups if not manifest.imported or timed[setup.name].blocks
+    )
     for name, metrics in timed.items():
         if name not in planned:
             yield Experiment(name=name, sme=metrics.sme or "auto", threads=metrics.threads or 0)
@@ -165,7 +167,7 @@ def _raw(loaded: LoadedRun) -> dict[str, dict[str, Any]]:
     """The experiments' objects in metrics.json, which has been checked."""
     content = loaded.contents.get(METRICS_FILE)
     experiments = parse_json(content)["experiments"] if content else {}
-    return {clean(name): entry for name, entry in experiments.items()}
+    return {clean(name): raw_run for name, raw_run in experiments.items()}
 
 
 def _keep_raw_names(manifest: Manifest, experiment: Experiment, run: Run) -> None:
@@ -196,29 +198,29 @@ def _key_without_run_id(loaded: LoadedRun, manifest: Manifest, name: str, raw: o
     """The key that stores have for a run of the first schema, whatever our records become."""
     as_written = parse_json(loaded.contents[MANIFEST])
     document, metrics = clean_data(as_written), loaded.timed.get(name)
-    found = (i for i, e in enumerate(document.get("experiments", ())) if e.get("name") == name)
-    number = next(found, None)
+    positions = (i for i, e in enumerate(document.get("experiments", ())) if e.get("name") == name)
+    number = next(positions, None)
     # Texts that are used, not shown, were hashed as they came.
-    shown, given = ({}, {}) if number is None else (
+    cleaned, raw_setup = ({}, {}) if number is None else (
         document["experiments"][number], as_written["experiments"][number]
     )  # fmt: skip
     planned = {
         "name": name,
-        "sme": shown.get("sme", metrics.sme if metrics else None),
-        "threads": shown.get("threads", metrics.threads if metrics else None),
-        "group": shown.get("group", ""),
-        "mode": shown.get("mode", "timing"),
-        "cpus": given.get("cpus", ()),
-        "runner": given.get("runner"),
-        "launcher": given.get("launcher", ()),
-        "extra_arguments": given.get("extra_arguments", ()),
-        "iterations": given.get("iterations"),
-        "warmup": given.get("warmup"),
+        "sme": cleaned.get("sme", metrics.sme if metrics else None),
+        "threads": cleaned.get("threads", metrics.threads if metrics else None),
+        "group": cleaned.get("group", ""),
+        "mode": cleaned.get("mode", "timing"),
+        "cpus": raw_setup.get("cpus", ()),
+        "runner": raw_setup.get("runner"),
+        "launcher": raw_setup.get("launcher", ()),
+        "extra_arguments": raw_setup.get("extra_arguments", ()),
+        "iterations": raw_setup.get("iterations"),
+        "warmup": raw_setup.get("warmup"),
     }
     launches = [
-        (each["started_at"], each["purpose"], each.get("block"), each.get("error"))
-        for each in document.get("launches", ())
-        if each["experiment"] == name
+        (launch["started_at"], launch["purpose"], launch.get("block"), launch.get("error"))
+        for launch in document.get("launches", ())
+        if launch["experiment"] == name
     ]
     began = launches or document.get("created_at")
     return full_hash(
@@ -253,27 +255,27 @@ def _sme_of_failed(manifest: Manifest, experiment: Experiment) -> str:
 
 def _variant(manifest: Manifest, experiment: Experiment) -> str | None:
     """Says what else was set for the experiment; runs that differ in it are not compared."""
-    told = []
+    facts = []
     if _needs_its_name(manifest, experiment.program):
-        told.append(f"program {experiment.program}")
+        facts.append(f"program {experiment.program}")
     if experiment.cpus:
-        told.append(f"CPUs {','.join(map(str, experiment.cpus))}")
+        facts.append(f"CPUs {','.join(map(str, experiment.cpus))}")
     if experiment.runner:
-        told.append(f"runner {experiment.runner}")
+        facts.append(f"runner {experiment.runner}")
     for name in ("launcher", "extra_arguments"):
-        words: tuple[str, ...] = getattr(experiment, name)
-        if words:
-            told.append(f"{name} {' '.join(words)}")
+        arguments: tuple[str, ...] = getattr(experiment, name)
+        if arguments:
+            facts.append(f"{name} {' '.join(arguments)}")
     generation = manifest.settings.generation
     if generation is not None:
-        told.append(f"{len(generation.prompt_tokens)} + {generation.new_tokens} tokens")
-    return "; ".join(told) or None
+        facts.append(f"{len(generation.prompt_tokens)} + {generation.new_tokens} tokens")
+    return "; ".join(facts) or None
 
 
 def _needs_its_name(manifest: Manifest, program: str) -> bool:
     """Whether an earlier program of the run has the same facts, so that only names differ."""
-    every = {name: each.model for name, each in manifest.every_program.items()}
-    facts = {name: each.model_dump(include=_OF_A_PROGRAM) for name, each in every.items()}
+    every = {name: program.model for name, program in manifest.every_program.items()}
+    facts = {name: model.model_dump(include=_OF_A_PROGRAM) for name, model in every.items()}
     before = list(facts)[: list(facts).index(program)]
     return any(facts[name] == facts[program] for name in before)
 
@@ -284,7 +286,7 @@ def _revision(manifest: Manifest, measured: MeasuredProgram) -> str | None:
     if program is None or (git is not None and git.dirty is not False):
         return None
     runner = manifest.runner.model_dump() if manifest.runner else None
-    inputs = [entry.sha256 for entry in measured.inputs or ()]
+    inputs = [file.sha256 for file in measured.inputs or ()]
     commit, pins = git.commit if git else None, manifest.pins
     generation = manifest.settings.generation
     generated = generation.model_dump(mode="json") if generation else None
@@ -293,25 +295,25 @@ def _revision(manifest: Manifest, measured: MeasuredProgram) -> str | None:
 
 def _artefacts(run: Path, manifest: Manifest, experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The program, its inputs and the experiment's own files, by content."""
-    found: dict[str, dict[str, Any]] = {}
+    artefacts: dict[str, dict[str, Any]] = {}
     program = manifest.every_program[experiment.program]
     model = program.model
-    named = {f"input_{i}": entry for i, entry in enumerate(program.inputs or ())}
+    named = {f"input_{i}": file for i, file in enumerate(program.inputs or ())}
     if model.data is not None:
         named["weights"] = model.data
-    for name, entry in {"program": model, **named}.items():
-        if entry.sha256:
-            found[name] = entry.model_dump(include={"sha256", "size_bytes"})
+    for name, file in {"program": model, **named}.items():
+        if file.sha256:
+            artefacts[name] = file.model_dump(include={"sha256", "size_bytes"})
     folder = safe_name(experiment.group or experiment.name)
     own_threads = re.compile(rf"(.*_t{experiment.threads}(?!\d)|(?!.*_t\d)).*")
     for name, measured in manifest.files.items():
         inside = name.startswith(f"{folder}/") and own_threads.fullmatch(name)
         if (inside or name == METRICS_FILE) and not _KEPT_IN_RAW.fullmatch(name):
-            found[name] = {
+            artefacts[name] = {
                 "sha256": measured.sha256,
                 "size_bytes": measured.size_bytes or _size_bytes(run / name),
             }
-    return found
+    return artefacts
 
 
 def _size_bytes(path: Path) -> int | None:
@@ -350,12 +352,12 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
         "latency_mean_ns": float(np.mean(block.latency_ns)),
         "latency_trimmed_mean_ns": trimmed_mean(block.latency_ns),
     }
-    known = {
+    optional = {
         "load_ns": block.load.total_ns,
         "first_inference_ns": block.first_inference_ns,
         "peak_rss_bytes": block.memory.peak_rss_bytes,
     }
-    values |= {name: value for name, value in known.items() if value is not None}
+    values |= {name: value for name, value in optional.items() if value is not None}
     return values | block_values(block)
 
 
@@ -371,19 +373,23 @@ def _analyze(loaded: LoadedRun) -> tuple[RunAnalysis | None, str | None]:
 
 def _categories(analysis: RunAnalysis) -> dict[str, dict[str, float]]:
     """Mean time of an inference by category of operators."""
-    found: dict[str, dict[str, float]] = {}
+    times_by_experiment: dict[str, dict[str, float]] = {}
     for experiment in analysis.experiments:
-        totals = found.setdefault(experiment.name, {})
+        totals = times_by_experiment.setdefault(experiment.name, {})
         for name, times in category_times(experiment.split).items():
             if times.total_ns:
                 totals[name] = times.mean_ns
-    return found
+    return times_by_experiment
 
 
 def _damaged(analysis: RunAnalysis | None) -> dict[str, str]:
     """Says by experiment why its operator split could not be read."""
-    others = analysis.loaded.others if analysis else ()
-    return {each.name: f"operator split: {each.damage}" for each in others if each.damage}
+    unprofiled = analysis.loaded.others if analysis else ()
+    return {
+        experiment.name: f"operator split: {experiment.damage}"
+        for experiment in unprofiled
+        if experiment.damage
+    }
 
 
 def _works(analysis: RunAnalysis) -> dict[str, dict[str, Any] | None]:
@@ -425,6 +431,6 @@ def _work(
 
 def _wrong_outputs(wrong: Sequence[Verdict], experiment: Experiment) -> str | None:
     """Says what is wrong with the outputs of the program, or of this experiment."""
-    places = {export_place(experiment.program), experiment.name}
-    told = [each.text for each in wrong if each.where in places]
-    return "; ".join(told) or None
+    locations = {export_place(experiment.program), experiment.name}
+    texts = [verdict.text for verdict in wrong if verdict.where in locations]
+    return "; ".join(texts) or None

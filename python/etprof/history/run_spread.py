@@ -110,7 +110,7 @@ class SeriesRuns:
         self._of_devices: Known = {} if of_devices is None else of_devices
         self._of_runs: Known = {}
 
-    def standing(
+    def baseline_level(
         self, run: Run, branch: str | None, metric: str, threshold: float
     ) -> BaselineLevel:
         """Returns the runs before `run` on a branch that are not of its own sources."""
@@ -120,12 +120,12 @@ class SeriesRuns:
             points = [point for point in every if may_be_baseline(run, point.source)]
             return self._level(run, points, metric, threshold)
 
-        return keep(self._of_runs, work, run.id, branch, metric, threshold)
+        return get_or_load(self._of_runs, work, run.id, branch, metric, threshold)
 
-    def apart(self, run: Run, metric: str, others: Collection[int]) -> BaselineLevel:
-        """Returns the runs of the series on the branch that has most of them, without `others`."""
+    def level_without(self, run: Run, metric: str, excluded: Collection[int]) -> BaselineLevel:
+        """Returns the runs of the series on the branch that has most of them, without `excluded`."""
         branches = [
-            [point for point in group if point.run_id not in others]
+            [point for point in group if point.run_id not in excluded]
             for (series, _), group in self._of_device(run, metric).groups.items()
             if series == run.series
         ]
@@ -148,10 +148,12 @@ class SeriesRuns:
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
         of_device = self._of_device(run, metric)
-        place = run.series, branch
-        newest = _BranchRuns(of_device.groups.get(place, ()), of_device.is_whole)
+        series_branch = run.series, branch
+        newest = _BranchRuns(of_device.groups.get(series_branch, ()), of_device.is_whole)
         if not newest.is_whole:
-            newest = keep(self._of_runs, lambda: self._newest(run, branch, metric), *place, metric)
+            newest = get_or_load(
+                self._of_runs, lambda: self._newest(run, branch, metric), *series_branch, metric
+            )
         group = [
             point
             for point in newest.points
@@ -161,7 +163,7 @@ class SeriesRuns:
         if newest.is_whole or len(group) >= MOST_RUNS:
             return group[-MOST_RUNS:]
         earlier = earlier_runs(run, branch)
-        return keep(
+        return get_or_load(
             self._of_runs,
             lambda: self._points(earlier, metric, MOST_RUNS),
             *(run.id, branch, metric, "points"),
@@ -172,12 +174,12 @@ class SeriesRuns:
         points = self._points(_sound_runs(run.series, branch), metric, 2 * MOST_RUNS)
         return _BranchRuns(points, len(points) < 2 * MOST_RUNS)
 
-    def _points(self, runs: _Runs, metric: str, most: int) -> list[SeriesPoint]:
+    def _points(self, runs: _Runs, metric: str, limit: int) -> list[SeriesPoint]:
         query = (
             runs.join(Metric, Metric.run_id == Run.id)
             .add_columns(Run.measured_at, Metric.value)
             .where(Run.representative, Metric.value > 0, Metric.name == metric)
-            .limit(most)
+            .limit(limit)
         )
         rows = reversed(self._session.execute(query).all())
         return [
@@ -199,35 +201,40 @@ class SeriesRuns:
                 return spread_of_neighbours(logs)
 
             # A group differs from moment to moment by how many of its runs there were.
-            spreads.append(keep(self._of_devices, work, run.device, metric, *name, count))
-        known = [spread for spread in spreads if spread is not None]
+            spreads.append(get_or_load(self._of_devices, work, run.device, metric, *name, count))
+        spreads_of_series = [spread for spread in spreads if spread is not None]
         calibrated = self._calibrated(run.device) if metric == HEADLINE else None
-        return fit_prior(known if calibrated is None else [*known, calibrated]) or calibrated
+        return (
+            fit_prior(spreads_of_series if calibrated is None else [*spreads_of_series, calibrated])
+            or calibrated
+        )
 
     def _calibrated(self, device: str) -> Spread | None:
         def read() -> Spread | None:
-            found = newest_calibration(self._session, device, least_runs=LEAST_FREEDOM + 1)
-            if found is None or found.run_spread is None:
+            calibration = newest_calibration(self._session, device, least_runs=LEAST_FREEDOM + 1)
+            if calibration is None or calibration.run_spread is None:
                 return None
-            return Spread(max(found.run_spread, LEAST_DEVIATION), found.runs - 1)
+            return Spread(max(calibration.run_spread, LEAST_DEVIATION), calibration.runs - 1)
 
-        return keep(self._of_devices, read, device, "calibration")
+        return get_or_load(self._of_devices, read, device, "calibration")
 
     def _of_device(self, run: Run, metric: str) -> _DeviceRuns:
-        place = run.device, metric
-        return keep(self._of_devices, lambda: _read_device(self._session, *place), *place)
+        device_metric = run.device, metric
+        return get_or_load(
+            self._of_devices, lambda: _read_device(self._session, *device_metric), *device_metric
+        )
 
     def _pins(self, series: str) -> frozenset[int]:
-        chosen = select(Baseline.run_id).where(Baseline.series == series)
-        return keep(self._of_runs, lambda: frozenset(self._session.scalars(chosen)), series)
+        query = select(Baseline.run_id).where(Baseline.series == series)
+        return get_or_load(self._of_runs, lambda: frozenset(self._session.scalars(query)), series)
 
 
-def keep(kept: Known, read: Callable[[], _Kind], *name: Hashable) -> _Kind:
+def get_or_load(cache: Known, load: Callable[[], _Kind], *key: Hashable) -> _Kind:
     """Returns what is kept under a name, else reads it."""
-    if name not in kept:
-        kept[name] = read()
-    found: _Kind = kept[name]
-    return found
+    if key not in cache:
+        cache[key] = load()
+    cached: _Kind = cache[key]
+    return cached
 
 
 def source_of(run: Run) -> tuple[str | None, bool | None]:
@@ -237,8 +244,8 @@ def source_of(run: Run) -> tuple[str | None, bool | None]:
 
 def may_be_baseline(run: Run, source: tuple[str | None, bool | None]) -> bool:
     """Whether a run is of other sources; where no commit is known, that is taken for granted."""
-    own = source_of(run)
-    return own[0] is None or own != source
+    run_source = source_of(run)
+    return run_source[0] is None or run_source != source
 
 
 def earlier_runs(run: Run, branch: str | None) -> _Runs:
@@ -279,35 +286,35 @@ def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
 
 
 def known_spreads(
-    session: Session, places: Sequence[tuple[Path, str]], metrics: Iterable[str]
+    session: Session, experiments: Sequence[tuple[Path, str]], metrics: Iterable[str]
 ) -> dict[str, Spread]:
     """Returns, by metric, how much one run of the given experiments' series varies (log values).
 
-    `places` are a run directory and an experiment each; those that are compared do not count. The
+    `experiments` are run directories with an experiment name; those that are compared do not count. The
     larger spread of the two series is taken, and a metric that either series does not tell is left
     out.
     """
-    runs = [run for place, name in places for run in read_run_directory(place)
+    runs = [run for place, name in experiments for run in read_run_directory(place)
             if run.experiment == name]  # fmt: skip
-    if len(runs) < len(places) or not all(run.representative for run in runs):
+    if len(runs) < len(experiments) or not all(run.representative for run in runs):
         return {}
     compared = select(Run.id).where(Run.key.in_({run.key for run in runs}))
-    apart, series = frozenset(session.scalars(compared)), SeriesRuns(session)
-    found = {}
+    compared_ids, series = frozenset(session.scalars(compared)), SeriesRuns(session)
+    spread_of = {}
     for metric in metrics:
-        spreads = [series.apart(run, metric, apart).spread for run in runs]
+        spreads = [series.level_without(run, metric, compared_ids).spread for run in runs]
         if not any(map(is_assumed, spreads)):
-            found[metric] = max(spreads, key=lambda spread: spread.deviation)
-    return found
+            spread_of[metric] = max(spreads, key=lambda spread: spread.deviation)
+    return spread_of
 
 
-def keep_calibration(store: Store, folder: Path, found: Calibration) -> str:
+def keep_calibration(store: Store, folder: Path, calibration: Calibration) -> str:
     """Adds what `calibrate` found to the history of the device of a run; returns its name."""
     run = read_run_directory(folder)[0]
-    smallest, between = found.smallest_effect, found.between_runs
+    smallest, between = calibration.smallest_effect, calibration.between_runs
     facts = {
         "device": run.device, "measured_at": run.measured_at, "model": run.model,
-        "pairs": found.pairs,
+        "pairs": calibration.pairs,
         "smallest": smallest.value if smallest else None,
         "smallest_low": smallest.low if smallest else None,
         "smallest_high": smallest.high if smallest else None,
@@ -333,17 +340,15 @@ def describe_device(store: Store, folder: Path) -> str | None:
     """Says what the device of a run can tell apart; None where it was never calibrated."""
     run = read_run_directory(folder)[0]
     with store.session() as session:
-        found = newest_calibration(session, run.device)
-        if found is None:
+        calibration = newest_calibration(session, run.device)
+        if calibration is None:
             return None
-        when = (
-            f"in {found.pairs} blocks, as `etprof calibrate` found on {found.measured_at:%Y-%m-%d}"
-        )
-        if found.smallest is None:
+        when = f"in {calibration.pairs} blocks, as `etprof calibrate` found on {calibration.measured_at:%Y-%m-%d}"
+        if calibration.smallest is None:
             return f"This machine tells nothing up to 2× apart {when}"
-        low, high = found.smallest_low or 0.0, found.smallest_high or math.inf
+        low, high = calibration.smallest_low or 0.0, calibration.smallest_high or math.inf
         return (
-            f"This machine can tell {format_share(found.smallest)} apart "
+            f"This machine can tell {format_share(calibration.smallest)} apart "
             f"({format_share(low)} … {format_share(high)}) {when}"
         )
 
@@ -364,17 +369,19 @@ class DeviceSpread:
 def device_spreads(session: Session) -> list[DeviceSpread]:
     """Returns what is known of every device and metric."""
     timed = select(Run.device).where(Run.representative).distinct().order_by(Run.device)
-    found = []
+    rows = []
     for device in session.scalars(timed).all():
         for metric in METRICS:
             groups = [
                 [point.log_value for point in group]
                 for group in _read_device(session, device, metric).groups.values()
             ]
-            known = [(each, len(logs)) for logs in groups if (each := spread_of_neighbours(logs))]
-            if known:
-                squares = sum(each.freedom * each.deviation**2 for each, _ in known)
-                of_run = math.sqrt(squares / sum(each.freedom for each, _ in known))
-                runs = sum(count for _, count in known)
-                found.append(DeviceSpread(device, metric, of_run, runs, len(known)))
-    return found
+            counted_spreads = [
+                (spread, len(logs)) for logs in groups if (spread := spread_of_neighbours(logs))
+            ]
+            if counted_spreads:
+                squares = sum(spread.freedom * spread.deviation**2 for spread, _ in counted_spreads)
+                of_run = math.sqrt(squares / sum(spread.freedom for spread, _ in counted_spreads))
+                runs = sum(count for _, count in counted_spreads)
+                rows.append(DeviceSpread(device, metric, of_run, runs, len(counted_spreads)))
+    return rows

@@ -49,9 +49,9 @@ _NAMES = {
 
 
 def _check_device_kind(name: str) -> str:
-    known = [each.history_name for each in TARGETS]
-    if name not in known:
-        msg = f"not one of {', '.join(known)}"
+    names = [target.history_name for target in TARGETS]
+    if name not in names:
+        msg = f"not one of {', '.join(names)}"
         raise ValueError(msg)
     return name
 
@@ -129,8 +129,8 @@ def _fact(
 
 def _measured(table: str, **how: Any) -> Any:  # noqa: ANN401 - whatever relationship takes
     """Declares the rows of a run that a clock had a part in."""
-    own = f"and_(Run.id == {table}.run_id, Run.representative)"
-    return relationship(table, primaryjoin=own, passive_deletes=True, **how)
+    condition = f"and_(Run.id == {table}.run_id, Run.representative)"
+    return relationship(table, primaryjoin=condition, passive_deletes=True, **how)
 
 
 class Run(TableBase):
@@ -299,9 +299,9 @@ class DeviceCalibration(TableBase):
     """Standard deviation of a run's log latency; NULL where one run was measured."""
 
 
-def _columns_with(word: str) -> dict[str, Any]:
+def _columns_with(key: str) -> dict[str, Any]:
     columns = Run.__table__.columns
-    return {column.key: column.info[word] for column in columns if column.info.get(word)}
+    return {column.key: column.info[key] for column in columns if column.info.get(key)}
 
 
 TITLES: Final[Mapping[str, str]] = _columns_with("title")
@@ -365,12 +365,12 @@ def record_of(run: Run) -> Record:
     return RUN_RECORD.model_validate(facts)
 
 
-def short_hash(*parts: object) -> str:
+def short_hash(*facts: object) -> str:
     """Names a combination of facts in 16 hexadecimal digits."""
-    return full_hash(*parts)[:16]
+    return full_hash(*facts)[:16]
 
 
-def full_hash(*parts: object) -> str:
+def full_hash(*facts: object) -> str:
     """SHA-256 of JSON data; what is equal has the same hash on every machine."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

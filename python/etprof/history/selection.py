@@ -47,8 +47,8 @@ def newest_runs(session: Session, filters: Mapping[str, str], limit: int) -> Seq
 def newest_of_each_series(session: Session, filters: Mapping[str, str]) -> Sequence[Run]:
     """Returns the newest run of every series that has one under `filters`."""
     rank = func.row_number().over(partition_by=Run.series, order_by=NEWEST_FIRST)
-    chosen = choose_runs(filters)
-    ranked = chosen.with_only_columns(Run.id, rank.label("rank")).subquery()
+    matching = choose_runs(filters)
+    ranked = matching.with_only_columns(Run.id, rank.label("rank")).subquery()
     newest = select(ranked.c.id).where(ranked.c.rank == 1)
     query = select(Run).where(Run.id.in_(newest))
     return session.scalars(query.order_by(Run.model, Run.precision, Run.series)).all()
@@ -61,20 +61,20 @@ def find_runs(session: Session, text: str) -> Sequence[Run]:
     """
     if text.isascii() and text.isdigit():
         number = int(text) if len(text) <= _MOST_DIGITS else 0
-        found: Sequence[Run] = session.scalars(select(Run).where(Run.id == number)).all()
+        runs: Sequence[Run] = session.scalars(select(Run).where(Run.id == number)).all()
     elif Path(text).is_dir():
         from etprof.history.ingest import read_run_directory
 
         keys = [document.key for document in read_run_directory(Path(text))]
-        found = session.scalars(select(Run).where(Run.key.in_(keys)).order_by(Run.id)).all()
+        runs = session.scalars(select(Run).where(Run.key.in_(keys)).order_by(Run.id)).all()
     else:
         named = select(Run).where(Run.run_name == text)
         newest = session.scalar(named.with_only_columns(func.max(Run.measured_at)))
-        found = session.scalars(named.where(Run.measured_at == newest).order_by(Run.id)).all()
-    if not found:
+        runs = session.scalars(named.where(Run.measured_at == newest).order_by(Run.id)).all()
+    if not runs:
         msg = f"no run {text} in the history; `etprof history list` shows them, `add` adds one"
         raise UsageError(msg)
-    return found
+    return runs
 
 
 def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime) -> None:
@@ -93,16 +93,18 @@ def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime)
 def pinned_runs(session: Session) -> Sequence[tuple[Baseline, Run]]:
     """Returns every baseline with its run, by name."""
     query = select(Baseline, Run).join(Run, Run.id == Baseline.run_id)
-    return [(entry, run) for entry, run in session.execute(query.order_by(Baseline.name, Run.id))]
+    return [
+        (baseline, run) for baseline, run in session.execute(query.order_by(Baseline.name, Run.id))
+    ]
 
 
 def unpin(session: Session, name: str) -> int:
     """Removes the baseline `name`; returns of how many series. Raises UsageError for none."""
-    known = session.scalars(select(Baseline.series).where(Baseline.name == name)).all()
-    if not known:
+    series = session.scalars(select(Baseline.series).where(Baseline.name == name)).all()
+    if not series:
         raise UsageError(_unknown_baseline(session, name))
     session.execute(delete(Baseline).where(Baseline.name == name))
-    return len(known)
+    return len(series)
 
 
 def check_baseline(session: Session, baseline: str) -> None:
@@ -113,8 +115,8 @@ def check_baseline(session: Session, baseline: str) -> None:
         branch = baseline.removeprefix(BRANCH)
         if session.scalar(select(Run.id).where(Run.git_branch == branch).limit(1)) is None:
             names = session.scalars(select(Run.git_branch).distinct().limit(20)).all()
-            known = ", ".join(sorted(name for name in names if name)) or "none"
-            msg = f"--baseline {baseline}: no run of that branch; branches with runs: {known}"
+            branches = ", ".join(sorted(name for name in names if name)) or "none"
+            msg = f"--baseline {baseline}: no run of that branch; branches with runs: {branches}"
             raise UsageError(msg)
     elif session.scalar(select(Baseline.name).where(Baseline.name == baseline).limit(1)) is None:
         raise UsageError(_unknown_baseline(session, baseline))
@@ -131,9 +133,9 @@ def window_size(baseline: str) -> int:
 
 def _unknown_baseline(session: Session, name: str) -> str:
     names = session.scalars(select(Baseline.name).distinct().order_by(Baseline.name)).all()
-    known = ", ".join(names) or "none"
+    pinned = ", ".join(names) or "none"
     pin = command_line("history", "pin", name, "RUN")
     return (
-        f"no baseline {name} is pinned (pinned: {known}); `{pin}` pins one, branch:NAME and "
+        f"no baseline {name} is pinned (pinned: {pinned}); `{pin}` pins one, branch:NAME and "
         "window:N need none"
     )

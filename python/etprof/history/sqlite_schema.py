@@ -68,13 +68,13 @@ def _odd_token(sql: str) -> str | None:
     """Returns the first part of a definition that none of etprof's has."""
     names = _names()
     for token in _TOKEN.finditer(sql):
-        name, word = token["name"], token["word"]
+        name, keyword = token["name"], token["word"]
         if token["other"] is not None:
             return token["other"]
         if (name is not None and name not in names) or (
-            word is not None and word.lower() not in _WORDS and word not in names
+            keyword is not None and keyword.lower() not in _WORDS and keyword not in names
         ):
-            return name or word
+            return name or keyword
     return None
 
 

@@ -140,11 +140,11 @@ def _add(session: Session, run: Run, *, moves: bool) -> AddedRun:
         _insert(session, CategoryTime, run.category_rows, run_id)
         _insert(session, RawSamples, [run.raw_row] if run.raw_row else [], run_id)
         return AddedRun(run_id, run, is_new=True)
-    known = session.scalars(select(Run).where(Run.key == run.key)).one()
+    stored = session.scalars(select(Run).where(Run.key == run.key)).one()
     if moves:
         for name in ("run_name", "run_path", "manifest_sha256", "manifest_run_id"):
-            setattr(known, name, getattr(run, name))
-    return AddedRun(known.id, run, is_new=False)
+            setattr(stored, name, getattr(run, name))
+    return AddedRun(stored.id, run, is_new=False)
 
 
 def _insert(
@@ -158,18 +158,20 @@ def _insert(
 def iterate_runs(session: Session, query: Select[Run]) -> Iterator[Run]:
     """Yields the runs of `query` with all they have, in order of their numbers, batch by batch."""
     last = -1
-    parts = (selectinload(part) for part in (Run.metrics, Run.category_rows, Run.raw_row))
-    query = query.order_by(Run.id).limit(_BATCH).options(*parts)
+    relations = (
+        selectinload(relation) for relation in (Run.metrics, Run.category_rows, Run.raw_row)
+    )
+    query = query.order_by(Run.id).limit(_BATCH).options(*relations)
     while batch := session.scalars(query.where(Run.id > last)).all():
         last = batch[-1].id
         yield from batch
         session.expunge_all()
 
 
-def batches(entries: Iterable[Entry], size: int = _BATCH) -> Iterator[list[Entry]]:
+def batches(elements: Iterable[Entry], size: int = _BATCH) -> Iterator[list[Entry]]:
     """Cuts entries so that no transaction is long, and no statement has too many parameters."""
-    rest = iter(entries)
-    while batch := list(itertools.islice(rest, size)):
+    remaining = iter(elements)
+    while batch := list(itertools.islice(remaining, size)):
         yield batch
 
 

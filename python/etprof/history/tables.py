@@ -71,22 +71,22 @@ def _outcome(run: Run) -> str:
         return "wrong outputs"
     if not run.representative:
         return "emulated"
-    found = next((metric for metric in run.metrics if metric.name == HEADLINE), None)
-    return MISSING if found is None else format_value(found.unit, found.value)
+    headline = next((metric for metric in run.metrics if metric.name == HEADLINE), None)
+    return MISSING if headline is None else format_value(headline.unit, headline.value)
 
 
 def _commits(change: Any) -> str:  # noqa: ANN401 - a LevelChange
     return f"{format_commit(change.previous)}..{format_commit(change.following)}"
 
 
-def _through(way: Callable[[Any], Any], *columns: Column) -> list[Column]:
-    """The same columns for subjects from which `way` leads to theirs."""
-    return [replace(column, of=lambda s, c=column: c.value_of(way(s))) for column in columns]  # type: ignore[misc]
+def _through(path: Callable[[Any], Any], *columns: Column) -> list[Column]:
+    """The same columns for subjects from which `path` leads to theirs."""
+    return [replace(column, of=lambda s, c=column: c.value_of(path(s))) for column in columns]  # type: ignore[misc]
 
 
 def _judged(name: str) -> Callable[[Any], Any]:
     """What the judgement of a comparison says; None where nothing was judged."""
-    return lambda entry: getattr(entry.judgement, name, None)
+    return lambda checked: getattr(checked.judgement, name, None)
 
 
 def _text(name: str, **how: Any) -> Column:  # noqa: ANN401
@@ -126,9 +126,9 @@ METRICS_OF_A_RUN: Final = Table(
 ARTEFACTS: Final = Table(
     "history_artefacts",
     (
-        _text("artefact", of=lambda entry: entry[0]),
-        _text("SHA-256", of=lambda entry: entry[1].get("sha256")),
-        Column("size", "Int64", "bytes", of=lambda entry: entry[1].get("size_bytes")),
+        _text("artefact", of=lambda artefact: artefact[0]),
+        _text("SHA-256", of=lambda artefact: artefact[1].get("sha256")),
+        Column("size", "Int64", "bytes", of=lambda artefact: artefact[1].get("size_bytes")),
     ),
 )
 BASELINES: Final = Table(
@@ -143,7 +143,7 @@ NOISE: Final = Table(
     "history_noise",
     (
         _text("device", of=attrgetter("device")),
-        _text("metric", of=lambda each: metric_label(each.metric)),
+        _text("metric", of=lambda spread: metric_label(spread.metric)),
         Column("spread", "float64", "share", of=attrgetter("of_run")),
         Column("runs", "Int64", "count", of=attrgetter("runs")),
         Column("series", "Int64", "count", of=attrgetter("series")),
@@ -164,7 +164,7 @@ CHANGES: Final = Table(
         Column("change", "float64", "change", of=attrgetter("change")),
         Column("probability", "float64", "share", of=attrgetter("probability"), dropped_first=1),
         _text(
-            "direction", title="", of=lambda entry: "worse" if entry.is_worse else "better",
+            "direction", title="", of=lambda change: "worse" if change.is_worse else "better",
             styles={"worse": "red", "better": "green"},
         ),
     ),
@@ -173,8 +173,8 @@ CHECK: Final = Table(
     "history_check",
     (
         _text("verdict", of=attrgetter("outcome"), styles=_STYLES),
-        _text("run", of=lambda entry: _name(entry.run)),
-        _text("metric", of=lambda entry: metric_label(entry.metric) if entry.metric else None),
+        _text("run", of=lambda checked: _name(checked.run)),
+        _text("metric", of=lambda checked: metric_label(checked.metric) if checked.metric else None),
         _UNIT,
         Column("before", "float64", "@unit", title="baseline", of=attrgetter("before")),
         Column("after", "float64", "@unit", title="now", of=attrgetter("after")),
@@ -194,7 +194,7 @@ CHECK: Final = Table(
         _text("why", of=attrgetter("reason")),
     ),
 )  # fmt: skip
-_MARKED: Final = replace(CHECK.columns[0], of=lambda entry: _MARKS[entry.outcome], styles={})
+_MARKED: Final = replace(CHECK.columns[0], of=lambda checked: _MARKS[checked.outcome], styles={})
 _CHECK_IN_MARKDOWN: Final = replace(CHECK, columns=(_MARKED, *CHECK.columns[1:]))
 
 
@@ -202,8 +202,8 @@ def run_document(run: Run) -> dict[str, Any]:
     """Returns a run's facts for programs; its metrics are in `run_metrics`."""
     facts = {name: getattr(run, name) for name in TITLES}
     times = {name: getattr(run, name).isoformat() for name in ("measured_at", "added_at")}
-    told = {name: getattr(run, name) for name in ("failure", "representative")}
-    return {"run_id": run.id, "title": title_of(run), **facts, **times, **told}
+    outcome = {name: getattr(run, name) for name in ("failure", "representative")}
+    return {"run_id": run.id, "title": title_of(run), **facts, **times, **outcome}
 
 
 def run_metrics(run: Run) -> dict[str, Any]:
@@ -213,15 +213,15 @@ def run_metrics(run: Run) -> dict[str, Any]:
 
 def brief_run(run: Run) -> Brief:
     """Returns what a run came to, then its facts; `--full` has its files too."""
-    place = find_run_directory(run)
+    location = find_run_directory(run)
     # The store may be a stranger's.
     files = [(n, facts) for n, facts in sorted(run.artefacts.items()) if isinstance(facts, dict)]
-    told = {
-        "run_path": str(place.folder or f"{run.run_path or MISSING} ({place.reason})"),
+    prepared = {
+        "run_path": str(location.folder or f"{run.run_path or MISSING} ({location.reason})"),
         "pins": ", ".join(f"{name} {version}" for name, version in run.pins.items()),
         "artefacts": count_of(len(files), "file"),
     }
-    facts = {title: told.get(name, getattr(run, name)) for name, title in TITLES.items()}
+    facts = {title: prepared.get(name, getattr(run, name)) for name, title in TITLES.items()}
     facts |= {
         "measured": format_moment(run.measured_at),
         "status": run.status if run.failure is None else f"{run.status}: {run.failure}",
@@ -251,46 +251,47 @@ def render_check(result: CheckResult, form: str) -> str:
 def brief_check(result: CheckResult) -> Brief:
     """Returns the headline, then what asks for something: the worst first, grouped by run."""
     urgent: dict[int, list[CheckedMetric]] = {}
-    for entry in result.entries:
-        if entry.outcome in _URGENT:
-            urgent.setdefault(entry.run.id, []).append(entry)
+    for checked in result.entries:
+        if checked.outcome in _URGENT:
+            urgent.setdefault(checked.run.id, []).append(checked)
     lines: list[str | AnswerLine] = []
     for entries in urgent.values():
         lines.append(_name(entries[0].run))
         lines += [
-            AnswerLine(f"  {_in_a_line(each)}", _STYLES.get(each.outcome, "")) for each in entries
+            AnswerLine(f"  {_in_a_line(checked)}", _STYLES.get(checked.outcome, ""))
+            for checked in entries
         ]
     first = next(iter(urgent), None)
     ends = () if first is None else (f"The first of these: `etprof history show {first}`",)
-    told = AnswerLine(_headline(result), "bold red" if result.exit_code else "bold green")
-    return Brief((told,), lines=tuple(lines), ends=ends, rest=(CHECK.of(result.entries),))
+    headline = AnswerLine(_headline(result), "bold red" if result.exit_code else "bold green")
+    return Brief((headline,), lines=tuple(lines), ends=ends, rest=(CHECK.of(result.entries),))
 
 
-def _in_a_line(entry: CheckedMetric) -> str:
+def _in_a_line(checked: CheckedMetric) -> str:
     """Says what became of a metric, or of a whole run."""
-    if entry.reason.startswith("exact: "):
-        return f"{entry.outcome}: {entry.metric} {entry.reason.removeprefix('exact: ')}"
-    if entry.metric is None or entry.judgement is None:
-        return f"{entry.outcome}: {entry.reason}"
-    unit = entry.unit or ""
-    values = f"{format_value(unit, entry.before)} → {format_value(unit, entry.after)}"
-    change = format_value("change", entry.judgement.change)
-    return f"{entry.outcome}: {metric_label(entry.metric)} {values}, {change}"
+    if checked.reason.startswith("exact: "):
+        return f"{checked.outcome}: {checked.metric} {checked.reason.removeprefix('exact: ')}"
+    if checked.metric is None or checked.judgement is None:
+        return f"{checked.outcome}: {checked.reason}"
+    unit = checked.unit or ""
+    values = f"{format_value(unit, checked.before)} → {format_value(unit, checked.after)}"
+    change = format_value("change", checked.judgement.change)
+    return f"{checked.outcome}: {metric_label(checked.metric)} {values}, {change}"
 
 
 def check_on_terminal(result: CheckResult) -> RenderableType:
     """Returns the table with every comparison and the headline below."""
-    parts: list[RenderableType] = []
+    renderables: list[RenderableType] = []
     if result.entries:
-        parts.append(terminal_table(CHECK.of(result.entries)))
-    parts += [words(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
-    return Group(*parts, words(_headline(result), style="bold"))
+        renderables.append(terminal_table(CHECK.of(result.entries)))
+    renderables += [words(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
+    return Group(*renderables, words(_headline(result), style="bold"))
 
 
 def _markdown(result: CheckResult) -> str:
     """Returns a comment: what needs eyes first, the rest folded away."""
-    urgent = [entry for entry in result.entries if entry.outcome in _URGENT]
-    calm = [entry for entry in result.entries if entry.outcome not in _URGENT]
+    urgent = [checked for checked in result.entries if checked.outcome in _URGENT]
+    calm = [checked for checked in result.entries if checked.outcome not in _URGENT]
     lines = [f"### etprof: {escape(_headline(result))}", ""]
     lines += _markdown_table(urgent) if urgent else []
     if calm:
@@ -307,8 +308,8 @@ def _markdown(result: CheckResult) -> str:
 
 
 def _limit_of(result: CheckResult) -> float:
-    asked = result.request.threshold
-    return DEFAULT_THRESHOLD if asked is None else asked
+    threshold = result.request.threshold
+    return DEFAULT_THRESHOLD if threshold is None else threshold
 
 
 def _markdown_table(entries: list[CheckedMetric]) -> list[str]:
@@ -324,17 +325,22 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "thresholds": dict(result.request.thresholds),
         "exit_code": result.exit_code,
         "counts": result.counts,
-        "entries": [_entry(entry) for entry in result.entries],
+        "entries": [_entry(checked) for checked in result.entries],
         "without_baseline": [_subject(run) for run in result.without_baseline],
     }
 
 
-def _entry(entry: CheckedMetric) -> dict[str, Any]:
-    told = {field.name: getattr(entry, field.name) for field in fields(entry)}
-    judgement = asdict(entry.judgement) if entry.judgement else None
-    baseline = [_subject(run) for run in entry.baseline]
-    del told["run"]
-    return {**told, "subject": _subject(entry.run), "baseline": baseline, "judgement": judgement}
+def _entry(checked: CheckedMetric) -> dict[str, Any]:
+    fields_of = {field.name: getattr(checked, field.name) for field in fields(checked)}
+    judgement = asdict(checked.judgement) if checked.judgement else None
+    baseline = [_subject(run) for run in checked.baseline]
+    del fields_of["run"]
+    return {
+        **fields_of,
+        "subject": _subject(checked.run),
+        "baseline": baseline,
+        "judgement": judgement,
+    }
 
 
 def _subject(run: Run) -> dict[str, Any]:
@@ -348,13 +354,13 @@ def _subject(run: Run) -> dict[str, Any]:
 
 def _headline(result: CheckResult) -> str:
     """Says in one line what came out."""
-    told = [
+    outcomes = [
         count_of(count, outcome, outcome if outcome in _ADJECTIVES else None)
         for outcome, count in result.counts.items()
         if count
     ]
     verdict = "worse than" if result.exit_code else "no regression against"
-    text = f"{verdict} {result.request.baseline}: {', '.join(told) or 'nothing was compared'}"
+    text = f"{verdict} {result.request.baseline}: {', '.join(outcomes) or 'nothing was compared'}"
     if result.without_baseline:
         text += f"; {count_of(len(result.without_baseline), 'run')} without a baseline"
     return text[0].upper() + text[1:]

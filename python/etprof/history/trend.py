@@ -69,9 +69,9 @@ def find_changes(
     """
     changes, doubts = list[LevelChange](), list[StepInDoubt]()
     for newest, numbers, values in _series(session, metric, filters):
-        found = find_change_points(values)
-        changes += _describe(session, metric, found, numbers, values)
-        level = values[found[-1].start if found else 0 :][-MOST_OF_A_LEVEL:]
+        change_points = find_change_points(values)
+        changes += _describe(session, metric, change_points, numbers, values)
+        level = values[change_points[-1].start if change_points else 0 :][-MOST_OF_A_LEVEL:]
         step = step_in_doubt(level)
         if step is not None:
             doubts.append(StepInDoubt(newest, len(level), step))
@@ -99,25 +99,25 @@ def _series(
 def _describe(
     session: Session,
     metric: str,
-    found: Sequence[ChangePoint],
+    change_points: Sequence[ChangePoint],
     numbers: Sequence[int],
     values: Sequence[float],
 ) -> list[LevelChange]:
     """Describes the changes in one series of runs."""
-    edges = [0, *(change.start for change in found), len(values)]
-    kind = session.get_one(Metric, (numbers[0], metric)) if found else None
+    edges = [0, *(change.start for change in change_points), len(values)]
+    kind = session.get_one(Metric, (numbers[0], metric)) if change_points else None
     return [
         LevelChange(
             run=session.get_one(Run, numbers[change.start]),
             previous=session.get_one(Run, numbers[change.earliest - 1]),
             following=session.get_one(Run, numbers[change.latest]),
             probability=change.probability,
-            before=median(values[edges[place] : change.start]),
-            after=median(values[change.start : edges[place + 2]]),
+            before=median(values[edges[index] : change.start]),
+            after=median(values[change.start : edges[index + 2]]),
             unit=kind.unit,
             higher_is_better=kind.higher_is_better,
         )
-        for place, change in enumerate(found)
+        for index, change in enumerate(change_points)
         if kind is not None
     ]
 

@@ -36,9 +36,9 @@ def find_run_directory(run: Run) -> RunLocation:
         return RunLocation(None, "the run left no run directory")
     stored = Path(run.run_path)
     for folder in (stored, *find_set_aside(stored, run.measured_at)):
-        found = _read_manifest(folder)
-        if found is not None and _is_of(found, run):
-            return RunLocation(folder, manifest_sha256=hashlib.sha256(found).hexdigest())
+        manifest = _read_manifest(folder)
+        if manifest is not None and _is_of(manifest, run):
+            return RunLocation(folder, manifest_sha256=hashlib.sha256(manifest).hexdigest())
     content = _read_manifest(stored)
     if content is None:
         return RunLocation(None, "its run directory is gone, or on another machine")

@@ -57,8 +57,8 @@ def _current(connection: Connection) -> str | None:
     """Returns the store's revision; None when it has none yet."""
     if not inspect(connection).has_table(VERSIONS):
         return None
-    found: str | None = connection.execute(text(f"SELECT version_num FROM {VERSIONS}")).scalar()  # noqa: S608
-    return found
+    revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSIONS}")).scalar()  # noqa: S608
+    return revision
 
 
 def _check_known(engine: Engine, connection: Connection, current: str | None) -> None:
