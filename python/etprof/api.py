@@ -84,8 +84,9 @@ def compare(
     Raises UsageError, naming the fields, for sides that were not measured alike, unless they are
     in `allow`; `margin` is what counts as no difference.
     """
-    (one, first), (other, second) = _side(baseline), _side(candidate)
-    pairs = match_runs(one.assessment.run, other.assessment.run, (first, second))
+    (baseline_run, baseline_name), (candidate_run, name) = _side(baseline), _side(candidate)
+    analyses = baseline_run.assessment.run, candidate_run.assessment.run
+    pairs = match_runs(*analyses, (baseline_name, name))
     if len(pairs) != 1:
         names = ", ".join(f"{a.experiment.name} and {b.experiment.name}" for a, b in pairs)
         raise UsageError(
@@ -102,10 +103,10 @@ def side_by_side(*runs: Run | str | Path) -> pd.DataFrame:
     latency, likeness to the float32 model and size at once. Raises UsageError for fewer than two.
     """
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
-    found = place_side_by_side([each.assessment for each in loaded])
-    if found is None:
+    alternatives = place_side_by_side([run.assessment for run in loaded])
+    if alternatives is None:
         raise UsageError("side_by_side takes two runs or more")
-    return build_frame(found.runs)
+    return build_frame(alternatives.runs)
 
 
 def _side(value: Run | Experiment | str | Path) -> tuple[Run, str | None]:
@@ -152,7 +153,7 @@ class Run:
     @property
     def experiments(self) -> tuple[str, ...]:
         """Names of the experiments."""
-        return tuple(entry.name for entry in self.assessment.run.experiments)
+        return tuple(experiment.name for experiment in self.assessment.run.experiments)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -162,16 +163,16 @@ class Run:
     @cached_property
     def sections(self) -> tuple[str, ...]:
         """Names of the report's sections, such as `icicle`, in its order."""
-        return tuple(each.anchor for each in report_sections(self.assessment))
+        return tuple(section.anchor for section in report_sections(self.assessment))
 
     def section(self, name: str) -> ReportSection:
         """Returns one section with its picture, as notebooks show it.
 
         Raises UsageError, with the names there are, for any other.
         """
-        for each in report_sections(self.assessment):
-            if each.anchor == name:
-                return ReportSection(each)
+        for section in report_sections(self.assessment):
+            if section.anchor == name:
+                return ReportSection(section)
         msg = f"{self.source} has no section {name!r}; it has {', '.join(self.sections)}"
         raise UsageError(msg)
 
@@ -223,8 +224,8 @@ class Run:
 
         Executions with impossible time stamps are left out; `notes` says how many.
         """
-        found = self._experiment(experiment)
-        return event_blocks(found.executions, self.assessment.insight.of(found.name).details)
+        analysis = self._experiment(experiment)
+        return event_blocks(analysis.executions, self.assessment.insight.of(analysis.name).details)
 
     def events(self, experiment: str | None = None) -> pd.DataFrame:
         """Every event of all blocks, as `event_blocks` has them, one row each."""
@@ -239,21 +240,27 @@ class Run:
         one is the model, with the operators that have no module. Nested events are counted once.
         Returns None where times mean nothing. Raises UsageError for a module without operators.
         """
-        found = self._experiment(experiment)
-        if found.split.times is None:
+        analysis = self._experiment(experiment)
+        if analysis.split.times is None:
             return None
         details = [
-            detail for detail in self.assessment.insight.of(found.name).details if detail.row.times
+            detail
+            for detail in self.assessment.insight.of(analysis.name).details
+            if detail.row.times
         ]
-        paths = {each.module_path or "" for each in details}
+        paths = {detail.module_path or "" for detail in details}
         inside = {path for path in paths if not module or f"{path}.".startswith(f"{module}.")}
         if not inside:
-            known = (tuple(itertools.accumulate(path.split("."), "{}.{}".format)) for path in paths)
-            modules = {parent for parents in known for parent in parents}
+            prefixes = (
+                tuple(itertools.accumulate(path.split("."), "{}.{}".format)) for path in paths
+            )
+            modules = {parent for parents in prefixes for parent in parents}
             msg = f"module {module!r} has no operators here{suggest(module, modules)}"
             raise UsageError(msg)
-        chosen = (each.row.times for each in details if (each.module_path or "") in inside)
-        return sum(times.mean_ns for times in chosen if times) / _NS_PER[unit]
+        times_inside = (
+            detail.row.times for detail in details if (detail.module_path or "") in inside
+        )
+        return sum(times.mean_ns for times in times_inside if times) / _NS_PER[unit]
 
     def print_data_tabular(self, experiment: str | None = None) -> None:
         """Prints the operators of one experiment as a plain table."""

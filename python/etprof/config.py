@@ -125,8 +125,8 @@ class TargetConfig(StrictModel):
         """Refuses what would have no effect: whoever writes it expects otherwise."""
         takes = {"kind", *kind_of(self.kind).takes}
         problems = []
-        for name, each in TargetConfig.model_fields.items():
-            if name not in takes and getattr(self, name) != each.default:
+        for name, field in TargetConfig.model_fields.items():
+            if name not in takes and getattr(self, name) != field.default:
                 able = " and ".join(kind.name for kind in TARGETS if name in kind.takes)
                 problems.append(f"{name} is for {able}, not for {self.kind}; leave it out")
         if problems:
@@ -209,8 +209,8 @@ class ExperimentConfig(Setup):
     @field_validator("sme", mode="before")
     @classmethod
     def _accept_on_and_off(cls, value: object) -> object:
-        words = {"on": "sme2", "True": "sme2", "False": "off"}
-        return words.get(str(value), value) if isinstance(value, str | bool) else value
+        modes = {"on": "sme2", "True": "sme2", "False": "off"}
+        return modes.get(str(value), value) if isinstance(value, str | bool) else value
 
 
 class GenerationConfig(StrictModel):
@@ -282,7 +282,8 @@ class Config(ProgramConfig, WholeModel):
 
     def models_to_export(self) -> list[str]:
         """Names the models that are not exported yet."""
-        return [each.named_model for each in (self, *self.programs.values()) if each.named_model]
+        names = (program.named_model for program in (self, *self.programs.values()))
+        return [name for name in names if name]
 
     @field_validator("target", mode="before")
     @classmethod
@@ -294,7 +295,8 @@ class Config(ProgramConfig, WholeModel):
         yield from self._problems_of_target()
         names = [experiment.name for experiment in self.experiments]
         every = (self, *self.programs.values())
-        if self.generation is not None and any(each.method or each.inputs for each in every):
+        has_inputs = any(program.method or program.inputs for program in every)
+        if self.generation is not None and has_inputs:
             yield "generation: names its own methods and inputs, so leave out method and inputs"
         yield from (
             f"experiments: two are called {name!r}"
@@ -302,7 +304,8 @@ class Config(ProgramConfig, WholeModel):
             if names.count(name) > 1
         )
         yield from self._problems_of_programs()
-        launches = self.measurement.blocks * sum(len(each.threads) for each in self.experiments)
+        setups = sum(len(experiment.threads) for experiment in self.experiments)
+        launches = self.measurement.blocks * setups
         if launches > MOST_LAUNCHES:
             yield (
                 f"measurement.blocks: {self.measurement.blocks} of every experiment and thread "
@@ -310,18 +313,18 @@ class Config(ProgramConfig, WholeModel):
             )
         for index, pair in enumerate(self.analysis.compare_pairs):
             for side in ("baseline", "candidate"):
-                wanted = getattr(pair, side).experiment
-                if wanted not in names:
+                experiment_name = getattr(pair, side).experiment
+                if experiment_name not in names:
                     where = f"analysis.compare_pairs.{index}.{side}"
-                    yield f"{where}: no experiment {wanted!r}{suggest(wanted, names)}"
+                    yield f"{where}: no experiment {experiment_name!r}{suggest(experiment_name, names)}"
 
     def _problems_of_target(self) -> Iterator[str]:
         """Names settings that would have no effect on the target."""
         kind = kind_of(self.target.kind)
         if not kind.has_vector_lengths:
             able = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
-            for index, each in enumerate(self.experiments):
-                if each.sme_vector_bits is not None:
+            for index, experiment in enumerate(self.experiments):
+                if experiment.sme_vector_bits is not None:
                     yield (
                         f"experiments.{index}.sme_vector_bits is for {able}, "
                         f"not for {self.target.kind}; leave it out"
@@ -336,10 +339,10 @@ class Config(ProgramConfig, WholeModel):
 
     def _problems_of_programs(self) -> Iterator[str]:
         """Names programs that are not there, and those that nothing runs."""
-        for index, each in enumerate(self.experiments):
-            if each.program and each.program not in self.programs:
-                known = suggest(each.program, self.programs)
-                yield f"experiments.{index}.program: no program {each.program!r}{known}"
+        for index, setup in enumerate(self.experiments):
+            if setup.program and setup.program not in self.programs:
+                suggestion = suggest(setup.program, self.programs)
+                yield f"experiments.{index}.program: no program {setup.program!r}{suggestion}"
         for name in self.programs.keys() - {experiment.program for experiment in self.experiments}:
             yield f'programs.{name}: no experiment runs it; give one `"program": "{name}"`'
 
@@ -382,16 +385,16 @@ def parse_strictly(
     except ValueError as error:
         raise UsageError(f"{name} is not valid JSON: {error}") from error
     problems = find_placeholders(document)
-    found, wrong = _validate(document, kind, folder or Path())
+    checked, wrong = _validate(document, kind, folder or Path())
     problems += wrong
-    if found is not None:
-        problems += found.misfits()
-        rebased: Checked = _rebase(found, folder or Path())
-        found = rebased
-        problems += check(found)
-    if problems or found is None:
+    if checked is not None:
+        problems += checked.misfits()
+        rebased: Checked = _rebase(checked, folder or Path())
+        checked = rebased
+        problems += check(checked)
+    if problems or checked is None:
         raise UsageError(f"{name} is not a valid config:\n{list_problems(problems)}")
-    return found
+    return checked
 
 
 def _validate(
@@ -411,17 +414,21 @@ def _validate(
         except ValidationError as error:
             wrong = _innermost(error.errors())
             if len(left_out) + len(wrong) > _MOST_LEFT_OUT:
-                shown = [line for each in wrong[:_MOST_PROBLEMS] for line in _describe(each, kind)]
-                return None, [*problems, *shown, *map(str, wrong[_MOST_PROBLEMS:])]
-            for each in wrong:
+                described = [
+                    line for problem in wrong[:_MOST_PROBLEMS] for line in _describe(problem, kind)
+                ]
+                return None, [*problems, *described, *map(str, wrong[_MOST_PROBLEMS:])]
+            for problem in wrong:
                 # A part of which something was left out cannot be judged as a whole.
-                if not any(place[: len(each["loc"])] == each["loc"] for place in left_out):
-                    problems += _describe(each, kind)
+                if not any(
+                    location[: len(problem["loc"])] == problem["loc"] for location in left_out
+                ):
+                    problems += _describe(problem, kind)
             if not all(map(_may_be_left_out, wrong)):
                 return None, problems
-            for each in wrong:
-                left_out.add(each["loc"])
-                document = _without(document, each["loc"])
+            for problem in wrong:
+                left_out.add(problem["loc"])
+                document = _without(document, problem["loc"])
     return None, problems
 
 
@@ -440,10 +447,10 @@ def _without(node: Any, location: tuple[int | str, ...]) -> Any:  # noqa: ANN401
             return node
         inner = _without(node[location[0]], location[1:])
         return [*node[: location[0]], inner, *node[location[0] + 1 :]]
-    first, rest = location[0], location[1:]
-    inner = _without(node[first], rest)
+    first, remainder = location[0], location[1:]
+    inner = _without(node[first], remainder)
     if inner is node[first]:
-        return {key: each for key, each in node.items() if key != first}
+        return {key: child for key, child in node.items() if key != first}
     return {**node, first: inner}
 
 
@@ -455,27 +462,30 @@ def names_a_source(model: str) -> bool:
 def _rebase(value: Any, folder: Path) -> Any:  # noqa: ANN401 - whatever a config holds
     """Puts `folder` before every relative path of a config, not before a model's name."""
     if isinstance(value, BaseModel):
-        given = {name: getattr(value, name) for name in value.model_fields_set}
+        fields = {name: getattr(value, name) for name in value.model_fields_set}
         if isinstance(value, ProgramConfig) and not value.is_file_below(folder):
-            del given["model"]
+            del fields["model"]
         for preset, runner in (("preset", "runner"), ("trace_preset", "trace_runner")):
-            built = _built_beside(folder, given[preset]) if given.get(preset) else None
-            if built is not None and not given.get(runner):
+            built = _built_beside(folder, fields[preset]) if fields.get(preset) else None
+            if built is not None and not fields.get(runner):
                 # A preset is a folder's, as a path is: no working folder has part in it.
-                given |= {preset: None, runner: built.absolute()}
-        return value.model_copy(update={k: _rebase(v, folder) for k, v in given.items()})
+                fields |= {preset: None, runner: built.absolute()}
+        return value.model_copy(update={k: _rebase(v, folder) for k, v in fields.items()})
     if isinstance(value, dict):
-        return {name: _rebase(each, folder) for name, each in value.items()}
+        return {name: _rebase(element, folder) for name, element in value.items()}
     if isinstance(value, tuple):
-        return tuple(_rebase(each, folder) for each in value)
+        return tuple(_rebase(element, folder) for element in value)
     return folder / value if isinstance(value, Path) else value
 
 
 def _built_beside(folder: Path, preset: str) -> Path | None:
     """Returns the preset's runner of the checkout that a config is in; None where it is in none."""
-    place = runner_of_preset(preset)
-    checkouts = (each for each in (folder.resolve(), *folder.resolve().parents))
-    return next((checkout / place for checkout in checkouts if (checkout / place).is_file()), None)
+    runner_path = runner_of_preset(preset)
+    checkouts = (folder.resolve(), *folder.resolve().parents)
+    return next(
+        (checkout / runner_path for checkout in checkouts if (checkout / runner_path).is_file()),
+        None,
+    )
 
 
 def _missing_files(config: Config) -> list[str]:
@@ -514,10 +524,10 @@ def list_problems(problems: Sequence[str]) -> str:
 
 def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
     """Words one problem as users need it."""
-    where = ".".join(str(part) for part in problem["loc"])
+    where = ".".join(str(component) for component in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        known = _fields_at(model, problem["loc"][:-1])
-        return [f"{where}: unknown field{suggest(str(problem['loc'][-1]), known)}"]
+        fields = _fields_at(model, problem["loc"][:-1])
+        return [f"{where}: unknown field{suggest(str(problem['loc'][-1]), fields)}"]
     if problem["type"] == "missing":
         return [f"{where}: required but not given"]
     text = problem["msg"].removeprefix("Value error, ")
@@ -527,20 +537,20 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
             if problem["type"].endswith("_type")
             else text.splitlines()
         )
-    got = repr(problem["input"])
+    received = repr(problem["input"])
     # Not the whole of it: what is wrong may be that it is too long.
-    shown = got if len(got) <= _LONGEST_TEXT else f"{got[:_LONGEST_TEXT]}…"
-    return [f"{where}: {text} (got {shown})"]
+    excerpt = received if len(received) <= _LONGEST_TEXT else f"{received[:_LONGEST_TEXT]}…"
+    return [f"{where}: {text} (got {excerpt})"]
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Names the fields of the part of the model at `location`, as people write them."""
     schema = _schema_of(model)
     node: dict[str, Any] = schema
-    for part in location:
+    for key in location:
         node = _resolve(node, schema)
         properties = node.get("properties", {})
-        node = node.get("items", {}) if isinstance(part, int) else properties.get(part, {})
+        node = node.get("items", {}) if isinstance(key, int) else properties.get(key, {})
     return list(_resolve(node, schema).get("properties", {}))
 
 
@@ -555,8 +565,8 @@ def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     reference = node.get("$ref")
     if not isinstance(reference, str):
         return node
-    found: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
-    return found
+    definition: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
+    return definition
 
 
 def find_placeholders(document: object) -> list[str]:

@@ -62,12 +62,12 @@ def _check_python() -> ReadinessCheck:
 
 
 def _check_reader() -> ReadinessCheck:
-    part = "ETDump reader"
+    component = "ETDump reader"
     try:
         import_native()
     except EtprofError as error:
-        return ReadinessCheck(part, "missing", str(error), "pip install .")
-    return ReadinessCheck(part, "ok", "native")
+        return ReadinessCheck(component, "missing", str(error), "pip install .")
+    return ReadinessCheck(component, "ok", "native")
 
 
 def _ask_runner(flag: str) -> dict[str, object]:
@@ -78,28 +78,28 @@ def _ask_runner(flag: str) -> dict[str, object]:
 
 
 def _check_runner() -> ReadinessCheck:
-    part = "etprof-runner"
+    component = "etprof-runner"
     try:
         build = _ask_runner("--build-info")
     except (EtprofError, ValueError) as error:
-        return ReadinessCheck(part, "missing", str(error), "pip install .")
+        return ReadinessCheck(component, "missing", str(error), "pip install .")
     built = build.get("build", build)
     detail = "built for this machine"
     if isinstance(built, dict):
         detail += f" against ExecuTorch {built.get('executorch_version', '?')}"
-    return ReadinessCheck(part, "ok", detail)
+    return ReadinessCheck(component, "ok", detail)
 
 
 def _check_sme2() -> ReadinessCheck:
-    part = "SME2"
+    component = "SME2"
     try:
         has_sme2 = read_cpu(ask_host_runner(["--cpu-info"], timeout_s=30).stdout).has_sme2
     except (EtprofError, ValueError) as error:
-        return ReadinessCheck(part, "missing", str(error), "pip install .")
+        return ReadinessCheck(component, "missing", str(error), "pip install .")
     if has_sme2:
-        return ReadinessCheck(part, "ok", "this CPU has it: on and off can be measured here")
+        return ReadinessCheck(component, "ok", "this CPU has it: on and off can be measured here")
     way_out = "measure on an SME2 phone or Mac; the emulator proves kernels, not times"
-    return ReadinessCheck(part, "note", f"not in this {platform.machine()} CPU", way_out)
+    return ReadinessCheck(component, "note", f"not in this {platform.machine()} CPU", way_out)
 
 
 def _pinned(package: str) -> str | None:
@@ -113,10 +113,10 @@ def _pinned(package: str) -> str | None:
 def _check_package(package: str, gives: str) -> ReadinessCheck:
     needed = _pinned(package) or package
     try:
-        found = version(package)
+        installed = version(package)
     except PackageNotFoundError:
         return ReadinessCheck(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
-    return ReadinessCheck(package, "ok", f"{found} (wanted: {needed})")
+    return ReadinessCheck(package, "ok", f"{installed} (wanted: {needed})")
 
 
 def _check_executorch() -> ReadinessCheck:
@@ -128,16 +128,18 @@ def _check_torch() -> ReadinessCheck:
 
 
 def _check_cmake() -> ReadinessCheck:
-    part, way_out = "CMake", "pip install 'cmake>=3.28'"
+    component, way_out = "CMake", "pip install 'cmake>=3.28'"
     needed = "only to build runners from a checkout"
     program = shutil.which("cmake")
     if program is None:
-        return ReadinessCheck(part, "note", f"not found; needed {needed}", way_out)
+        return ReadinessCheck(component, "note", f"not found; needed {needed}", way_out)
     match = re.search(r"(\d+)\.(\d+)", run_command([program, "--version"], timeout_s=30).stdout)
     if match is None or (int(match[1]), int(match[2])) < _LEAST_CMAKE:
-        found = match[0] if match else "unknown version"
-        return ReadinessCheck(part, "note", f"{found} is too old; needed {needed}", way_out)
-    return ReadinessCheck(part, "ok", f"{match[0]} at {program}")
+        version_text = match[0] if match else "unknown version"
+        return ReadinessCheck(
+            component, "note", f"{version_text} is too old; needed {needed}", way_out
+        )
+    return ReadinessCheck(component, "ok", f"{match[0]} at {program}")
 
 
 def _check_ninja() -> ReadinessCheck:
@@ -148,23 +150,25 @@ def _check_ninja() -> ReadinessCheck:
 
 
 def _check_compiler() -> ReadinessCheck:
-    part = "C++ compiler"
+    component = "C++ compiler"
     for name in _COMPILERS:
         if path := shutil.which(name):
-            return ReadinessCheck(part, "ok", path)
+            return ReadinessCheck(component, "ok", path)
     way_out = "apt install g++" if sys.platform == "linux" else "xcode-select --install"
     return ReadinessCheck(
-        part, "note", "not found; needed only to build runners from a checkout", way_out
+        component, "note", "not found; needed only to build runners from a checkout", way_out
     )
 
 
 def _check_target_parts() -> list[ReadinessCheck]:
     """Reports what targets need beside etprof; none is needed to measure on this machine."""
     return [
-        ReadinessCheck(part.name, "ok", str(part.path))
-        if part.path
-        else ReadinessCheck(part.name, "note", part.problem or "not set up", part.way_out)
-        for part in find_parts()
+        ReadinessCheck(required.name, "ok", str(required.path))
+        if required.path
+        else ReadinessCheck(
+            required.name, "note", required.problem or "not set up", required.way_out
+        )
+        for required in find_parts()
     ]
 
 

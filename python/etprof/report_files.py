@@ -27,13 +27,13 @@ def write_report_files(assessment: Assessment, folder: Path) -> None:
     """
     run = assessment.run
     for experiment in run.experiments:
-        place = experiment.etdump.parent if folder == run.source else folder
+        table_folder = experiment.etdump.parent if folder == run.source else folder
         stem = safe_name(experiment.etdump.stem)
-        with replacing(place / f"{stem}_timeline.csv") as stream:
+        with replacing(table_folder / f"{stem}_timeline.csv") as stream:
             for text in timeline_csv(experiment.executions):
                 stream.write(text.encode("utf-8", "surrogateescape"))
         table = OPERATORS.of_each([assessment.insight.of(experiment.name)])
-        write_text(place / f"{stem}_ops_stats.csv", encode_csv(table))
+        write_text(table_folder / f"{stem}_ops_stats.csv", encode_csv(table))
     write_json(folder / ANALYSIS_SUMMARY, assessment_document(assessment))
     write_documents([assessment], folder, ("html", "md"))
 
@@ -71,16 +71,16 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def _files(
-    wanted: Format, assessments: Sequence[Assessment], folder: Path
+    report_format: Format, assessments: Sequence[Assessment], folder: Path
 ) -> Iterator[tuple[Path, Content]]:
     """Yields the files of one format: of all runs together, or of each run apart."""
-    if wanted.of_all is not None:
-        for name, content in wanted.of_all(assessments).items():
+    if report_format.of_all is not None:
+        for name, content in report_format.of_all(assessments).items():
             yield folder / name, content
-    if wanted.of_run is not None:
-        for assessment, place in _places(assessments, folder):
-            for name, content in wanted.of_run(assessment).items():
-                yield place / name, content
+    if report_format.of_run is not None:
+        for assessment, run_folder in _places(assessments, folder):
+            for name, content in report_format.of_run(assessment).items():
+                yield run_folder / name, content
 
 
 def run_name(assessment: Assessment) -> str:
@@ -88,16 +88,16 @@ def run_name(assessment: Assessment) -> str:
     manifest = assessment.run.manifest
     if manifest is None:
         return safe_name(assessment.run.source.stem)
-    words = [manifest.model.name, manifest.model.precision, manifest.platform]
-    return safe_name("_".join(word for word in words if word))
+    components = [manifest.model.name, manifest.model.precision, manifest.platform]
+    return safe_name("_".join(component for component in components if component))
 
 
 def _places(assessments: Sequence[Assessment], folder: Path) -> list[tuple[Assessment, Path]]:
     """Gives every run a folder of its own when there are several."""
     if len(assessments) == 1:
         return [(assessments[0], folder)]
-    names = [run_name(entry) for entry in assessments]
+    names = [run_name(assessment) for assessment in assessments]
     return [
-        (entry, folder / (name if names.count(name) == 1 else f"{name}_{number}"))
-        for number, (entry, name) in enumerate(zip(assessments, names, strict=True), start=1)
+        (assessment, folder / (name if names.count(name) == 1 else f"{name}_{number}"))
+        for number, (assessment, name) in enumerate(zip(assessments, names, strict=True), start=1)
     ]

@@ -114,8 +114,8 @@ def staged_folder(folder: Path, *, last: str, family: Iterable[Path] = ()) -> It
             for path in family:
                 if not (Path(name) / path.name).exists():
                     _remove(path)
-            for entry in sorted(Path(name).iterdir(), key=lambda path: path.name == last):
-                _replace(entry, folder / entry.name)
+            for staged in sorted(Path(name).iterdir(), key=lambda path: path.name == last):
+                _replace(staged, folder / staged.name)
     except OSError as error:
         reason = error.strerror or error
         msg = f"cannot write into {folder}: {reason}; free space or choose another folder"
@@ -159,5 +159,5 @@ def write_json(path: Path, document: object) -> None:
 def json_bytes(document: object) -> bytes:
     """Returns the text that `write_json` writes."""
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    told = text.encode("utf-8", "replace").decode()
-    return f"{escape_unfit_json(told)}\n".encode()
+    encodable = text.encode("utf-8", "replace").decode()
+    return f"{escape_unfit_json(encodable)}\n".encode()

@@ -21,8 +21,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         mask = int(text, 16)
         return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
     cpus: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
+    for cpu_range in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", cpu_range)
         if match is None:
             msg = f'{text!r} is not a list of CPUs; write "0-3,6", or a mask "0xf0"'
             raise ValueError(msg)

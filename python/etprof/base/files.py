@@ -137,9 +137,9 @@ def user_folder(variable: str, below_home: str) -> Path:
     number, a folder of this user alone in the one for temporary files. Raises OutputError where
     there is no such folder, or somebody else has made it.
     """
-    for base, rest in ((os.environ.get(variable), ""), (_home(), below_home)):
+    for base, subfolder in ((os.environ.get(variable), ""), (_home(), below_home)):
         if base and Path(base).is_absolute():
-            return Path(base, rest, "etprof")
+            return Path(base, subfolder, "etprof")
     return _private_folder(variable) / Path(below_home).name / "etprof"
 
 

@@ -43,11 +43,11 @@ def _watch(lifeline: int, command: int) -> None:
         _end_all()
 
 
-def _start(program: str, words: list[str], lifeline: int | None) -> int:
+def _start(program: str, argv: list[str], lifeline: int | None) -> int:
     """Starts the command and returns its process id."""
     actions = [] if lifeline is None else [(os.POSIX_SPAWN_DUP2, lifeline, 0)]
     command = os.posix_spawn(
-        program, words, os.environ, file_actions=actions, setsigdef=_IGNORED_BY_PYTHON
+        program, argv, os.environ, file_actions=actions, setsigdef=_IGNORED_BY_PYTHON
     )
     # Whoever reads the command's output waits until all who may write have closed it.
     for stream in (0, 1, 2):
@@ -55,13 +55,13 @@ def _start(program: str, words: list[str], lifeline: int | None) -> int:
     return command
 
 
-def main(words: list[str]) -> None:
+def main(argv: list[str]) -> None:
     """Runs the command to its end, which is this process's own."""
-    lifeline, status = int(words[0]), int(words[1])
-    for descriptor in (lifeline, status, *map(int, filter(None, words[3].split(",")))):
+    lifeline, status = int(argv[0]), int(argv[1])
+    for descriptor in (lifeline, status, *map(int, filter(None, argv[3].split(",")))):
         os.set_inheritable(descriptor, False)
     try:
-        command = _start(words[4], words[5:], lifeline if words[2] == "lifeline" else None)
+        command = _start(argv[4], argv[5:], lifeline if argv[2] == "lifeline" else None)
         _thread.start_new_thread(_watch, (lifeline, command))
         _, how, usage = os.wait4(command, 0)
         os.write(status, f"{os.waitstatus_to_exitcode(how)} {usage.ru_maxrss}".encode())

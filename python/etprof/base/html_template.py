@@ -11,13 +11,13 @@ import jinja2
 from markupsafe import Markup, escape
 
 
-def template_environment(read: Callable[[str], str]) -> jinja2.Environment:
-    """Returns an environment that gets templates from `read`.
+def template_environment(load_template: Callable[[str], str]) -> jinja2.Environment:
+    """Returns an environment that gets templates from `load_template`.
 
     Whatever comes from a file is escaped, and a value that a page forgot is an error.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(read),
+        loader=jinja2.FunctionLoader(load_template),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -29,14 +29,14 @@ def template_environment(read: Callable[[str], str]) -> jinja2.Environment:
 
 def with_code(text: str) -> Markup:
     """Returns a sentence in which what stands between backticks is code, and all is escaped."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
+    segments = text.split("`")
+    if len(segments) % 2 == 0:
         return escape(text)
-    shown = (
-        Markup("<code>{}</code>").format(each) if i % 2 else escape(each)
-        for i, each in enumerate(parts)
+    fragments = (
+        Markup("<code>{}</code>").format(segment) if i % 2 else escape(segment)
+        for i, segment in enumerate(segments)
     )
-    return Markup().join(shown)
+    return Markup().join(fragments)
 
 
 def read_package_file(package: str, *names: str) -> str:

@@ -37,8 +37,8 @@ class Interrupted(KeyboardInterrupt):
     @property
     def text(self) -> str:
         """In words for people."""
-        asked = self.signal is not signal.SIGINT
-        return f"interrupted by {self.signal.name}" if asked else "interrupted"
+        is_request = self.signal is not signal.SIGINT
+        return f"interrupted by {self.signal.name}" if is_request else "interrupted"
 
     @property
     def exit_code(self) -> int:
@@ -64,11 +64,15 @@ def interruptible(*, ends_process: bool = False) -> Iterator[None]:
         return
     handler, watch = _Handler(), _Watch()
     # None: a handler that is not Python's belongs to whoever has embedded it.
-    before = {each: signal.getsignal(each) for each in (*_ENDING, signal.SIGALRM)}
-    caught = [each for each, how in before.items() if how not in {signal.SIG_IGN, None}]
+    before = {number: signal.getsignal(number) for number in (*_ENDING, signal.SIGALRM)}
+    caught = [
+        number
+        for number, previous_handler in before.items()
+        if previous_handler not in {signal.SIG_IGN, None}
+    ]
     try:
-        for each in caught:
-            signal.signal(each, handler.interrupt)
+        for number in caught:
+            signal.signal(number, handler.interrupt)
         watch.start()
         yield
     except Interrupted:
@@ -82,8 +86,8 @@ def interruptible(*, ends_process: bool = False) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
         if not ends_process:
             watch.stop()
-        for each in caught:
-            signal.signal(each, before[each])
+        for number in caught:
+            signal.signal(number, before[number])
 
 
 @contextmanager

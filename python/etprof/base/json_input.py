@@ -75,17 +75,17 @@ def check_numbers(document: object) -> None:
     """Raises ValueError, with the field, for a number that no float64 or 64-bit integer holds."""
     waiting: list[tuple[str | None, _Node]] = [(None, [document])]
     while waiting:
-        place, node = waiting.pop()
+        location, node = waiting.pop()
         values = node.values() if isinstance(node, dict) else node
         # Lists have millions of numbers: what is asked of each element, C code asks.
         kinds = set(map(type, values))
         if float in kinds and (math.inf in values or -math.inf in values):
-            _refuse(place, node, lambda value: value in (math.inf, -math.inf))
+            _refuse(location, node, lambda value: value in (math.inf, -math.inf))
         if int in kinds and not _is_within(values, kinds):
-            _refuse(place, node, lambda value: type(value) is int and abs(value) > _LARGEST)
+            _refuse(location, node, lambda value: type(value) is int and abs(value) > _LARGEST)
         if dict in kinds or list in kinds:
             waiting += [
-                (_inside(place, key), value)
+                (_inside(location, key), value)
                 for key, value in _items(node)
                 if isinstance(value, dict | list)
             ]
@@ -100,24 +100,24 @@ def _items(node: _Node) -> Iterable[tuple[object, object]]:
     return node.items() if isinstance(node, dict) else enumerate(node)
 
 
-def _inside(place: str | None, key: object) -> str:
-    """Names an element of the node at `place`; None is where the document is the only element."""
-    if place is None:
+def _inside(location: str | None, key: object) -> str:
+    """Names an element of the node at `location`; None is where the document is the only element."""
+    if location is None:
         return ""
-    return f"{place}.{key}"[-_LONGEST_PLACE:].lstrip(".")
+    return f"{location}.{key}"[-_LONGEST_PLACE:].lstrip(".")
 
 
-def _refuse(place: str | None, node: _Node, is_wrong: Callable[[Any], bool]) -> NoReturn:
+def _refuse(location: str | None, node: _Node, is_wrong: Callable[[Any], bool]) -> NoReturn:
     key = next(key for key, value in _items(node) if is_wrong(value))
-    msg = f"{_inside(place, key) or 'document'}: the number is too large"
+    msg = f"{_inside(location, key) or 'document'}: the number is too large"
     raise ValueError(msg)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
-        doubled = sorted(key for key in found if keys.count(key) > 1)
+        doubled = sorted(key for key in fields if keys.count(key) > 1)
         msg = f"the field {doubled[0]!r} stands twice in one object"
         raise ValueError(msg)
-    return found
+    return fields

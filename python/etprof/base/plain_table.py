@@ -19,9 +19,9 @@ class PlainTable(Table):
         for header in headers:
             self.add_column(header)
 
-    def add_column(self, header: RenderableType = "", *rest: Any, **options: Any) -> None:  # noqa: ANN401
+    def add_column(self, header: RenderableType = "", *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         """Adds a column; its header is text."""
-        super().add_column(_as_text(header), *rest, **options)
+        super().add_column(_as_text(header), *args, **kwargs)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401
         """Adds a row; cells that are no renderable yet are text."""

@@ -163,15 +163,15 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
     Raises ProgramNotFoundError when the program does not exist, ProgramTimeoutError after
     `timeout_s`, OSError when the system cannot start it.
     """
-    words = tuple(str(word) for word in command)
-    found = shutil.which(words[0])
-    if found is None:
-        msg = f"cannot run {words[0]!r}: no such program here; install it or give its full path"
+    argv = tuple(str(argument) for argument in command)
+    executable = shutil.which(argv[0])
+    if executable is None:
+        msg = f"cannot run {argv[0]!r}: no such program here; install it or give its full path"
         raise ProgramNotFoundError(msg)
     # A path with a folder in it means a place seen from `folder`.
-    program = words[0] if os.sep in words[0] else found
+    program = argv[0] if os.sep in argv[0] else executable
     call = _Call(
-        words=(program, *words),
+        argv=(program, *argv),
         environment={**os.environ, **(environment or {})},
         folder=folder,
         keeps_device=keeps_device,
@@ -182,13 +182,15 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            msg = f"{words[0]} did not end within {timeout_s:g} s and was stopped: {shlex.join(words)}"
+            msg = (
+                f"{argv[0]} did not end within {timeout_s:g} s and was stopped: {shlex.join(argv)}"
+            )
             raise ProgramTimeoutError(msg) from error
         finally:
             lifeline.close()
             _await_end(process)
-        exit_code, peak_rss_bytes = _read_status(status, process, words[0])
-        return Completed(words, exit_code, stdout, stderr, peak_rss_bytes)
+        exit_code, peak_rss_bytes = _read_status(status, process, argv[0])
+        return Completed(argv, exit_code, stdout, stderr, peak_rss_bytes)
 
 
 @contextmanager
@@ -209,7 +211,7 @@ def _registered(lifeline: _Pipe) -> Iterator[None]:
 class _Call:
     """A command for the guard."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     """The program's path, then its words, the first of which is the name it is called by."""
     environment: Mapping[str, str]
     folder: Path | None
@@ -228,7 +230,7 @@ class _Call:
             "" if self.keeps_device else ",".join(map(str, held)),
         ]
         process = subprocess.Popen(
-            [*guard, *self.words],
+            [*guard, *self.argv],
             cwd=self.folder,
             encoding="utf-8",
             env={**self.environment, **holders},

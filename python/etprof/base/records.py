@@ -39,11 +39,11 @@ SME_MODES: Final[tuple[str, ...]] = get_args(SmeMode)
 
 def _refuse_alike(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401
     """Refuses keys that are one after cleaning: an entry would be lost unseen."""
-    found = check(value)
-    if isinstance(value, dict) and len(found) != len(value):
+    checked = check(value)
+    if isinstance(value, dict) and len(checked) != len(value):
         msg = "two of its names look the same"
         raise ValueError(msg)
-    return found
+    return checked
 
 
 Named = Annotated[dict[Name, Entry], WrapValidator(_refuse_alike)]
@@ -79,5 +79,5 @@ def check_record(kind: type[Document], document: object, path: Path, *, way_out:
 def first_problem(error: ValidationError) -> str:
     """Says what is wrong first, with its field."""
     first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "document"
+    field = ".".join(str(component) for component in first["loc"]) or "document"
     return f"{field}: {first['msg']}"

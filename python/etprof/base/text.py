@@ -87,10 +87,10 @@ def _sign_in_ascii(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]
-    known = (
+    replacements = (
         _IN_ASCII.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in signs
     )
-    return "".join(known), error.end
+    return "".join(replacements), error.end
 
 
 codecs.register_error(ASCII_ERRORS, _sign_in_ascii)
@@ -104,7 +104,7 @@ def clean(raw: str, longest: int = LONGEST_NAME) -> str:
     """
     if raw.isascii() and raw.isprintable() and len(raw) <= longest:
         return raw
-    text = _UNFIT.sub(lambda found: _escape(found[0]), raw)
+    text = _UNFIT.sub(lambda match: _escape(match[0]), raw)
     if not text.isascii():
         text = _bound_marks(text)
     if len(text) > longest:
@@ -119,16 +119,16 @@ def clean_all(raws: Iterable[str]) -> tuple[str, ...]:
     Where a cleaned name looks like another, `~` and a digest of what it was tell them apart.
     """
     names = tuple(raws)
-    shown = [clean(name) for name in names]
-    pairs = dict(zip(names, shown, strict=True))
+    cleaned = [clean(name) for name in names]
+    pairs = dict(zip(names, cleaned, strict=True))
     if len(pairs) == len(set(pairs.values())):
-        return tuple(shown)
+        return tuple(cleaned)
     alike = Counter(pairs.values())
-    taken = set(pairs.values())
+    used = set(pairs.values())
     for raw, text in pairs.items():
         if text != raw and alike[text] > 1:
-            pairs[raw] = _tell_apart(text, raw, taken)
-            taken.add(pairs[raw])
+            pairs[raw] = _disambiguate(text, raw, used)
+            used.add(pairs[raw])
     return tuple(pairs[name] for name in names)
 
 
@@ -147,27 +147,27 @@ def clean_lines(text: str) -> str:
 
     So a name with a line end in it cannot write a line that looks like another message.
     """
-    first, *others = (clean(line, _LONGEST_LINE) for line in text.split("\n"))
-    return "\n".join([first, *(f"  {line.removeprefix('  ')}" for line in others)])
+    first, *further_lines = (clean(line, _LONGEST_LINE) for line in text.split("\n"))
+    return "\n".join([first, *(f"  {line.removeprefix('  ')}" for line in further_lines)])
 
 
 def raw_names(*values: Any) -> dict[str, str]:  # noqa: ANN401 - any JSON value
     """Returns {name as shown: bytes as they came} of all changed names in JSON data."""
-    found: dict[str, str] = {}
+    raw_by_name: dict[str, str] = {}
     for value in values:
         if isinstance(value, ChangedName):
-            found[str(value)] = value.raw
+            raw_by_name[str(value)] = value.raw
         elif isinstance(value, dict):
-            found |= raw_names(*value, *value.values())
+            raw_by_name |= raw_names(*value, *value.values())
         elif isinstance(value, list | tuple):
-            found |= raw_names(*value)
-    return found
+            raw_by_name |= raw_names(*value)
+    return raw_by_name
 
 
 def with_raw_names(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a JSON object with the bytes of all changed names in it under `RAW_NAMES`, if any."""
-    found = raw_names(dict(document))
-    return {**document, RAW_NAMES: found} if found else dict(document)
+    raw_by_name = raw_names(dict(document))
+    return {**document, RAW_NAMES: raw_by_name} if raw_by_name else dict(document)
 
 
 def escape_unfit_json(text: str) -> str:
@@ -179,7 +179,7 @@ def escape_unfit_json(text: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return _FROM_DEL.sub(
-        lambda part: _UNFIT_IN_JSON.sub(lambda found: _escape_json(found[0]), part[0]), text
+        lambda span: _UNFIT_IN_JSON.sub(lambda match: _escape_json(match[0]), span[0]), text
     )
 
 
@@ -207,7 +207,7 @@ def _escape_json(character: str) -> str:
 
 def _bound_marks(text: str) -> str:
     """Escapes combining marks at the start, and those beyond some on one letter."""
-    parts: list[str] = []
+    pieces: list[str] = []
     marks = _MOST_MARKS
     for character in text:
         if not unicodedata.category(character).startswith("M"):
@@ -215,18 +215,18 @@ def _bound_marks(text: str) -> str:
         elif marks < _MOST_MARKS:
             marks += 1
         else:
-            parts.append(_escape(character))
+            pieces.append(_escape(character))
             continue
-        parts.append(character)
-    return "".join(parts)
+        pieces.append(character)
+    return "".join(pieces)
 
 
-def _tell_apart(text: str, raw: str, taken: set[str]) -> ChangedName:
+def _disambiguate(text: str, raw: str, used: set[str]) -> ChangedName:
     digest = _digest(raw)
     while True:
-        other = f"{text[: LONGEST_NAME - len(digest) - 1]}~{digest}"
-        if other not in taken:
-            return _changed(other, raw)
+        candidate = f"{text[: LONGEST_NAME - len(digest) - 1]}~{digest}"
+        if candidate not in used:
+            return _changed(candidate, raw)
         digest = _digest(digest)
 
 
@@ -252,21 +252,24 @@ def _describe_bytes(raw: str) -> str:
     )
 
 
-def command_line(*words: object) -> str:
+def command_line(*arguments: object) -> str:
     """Returns a command of etprof's as people paste it: each word quoted, a path never a flag."""
     # Paths that begin with a dash are those of the current folder, which have another spelling.
-    spelled = (as_operand(str(word)) if isinstance(word, Path) else str(word) for word in words)
+    spelled = (
+        as_operand(str(argument)) if isinstance(argument, Path) else str(argument)
+        for argument in arguments
+    )
     return shlex.join(["etprof", *spelled])
 
 
-def as_operand(word: str) -> str:
+def as_operand(argument: str) -> str:
     """Returns a file, or a model in one, so that no command takes it for a flag."""
-    return f"./{word}" if word.startswith("-") else word
+    return f"./{argument}" if argument.startswith("-") else argument
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(name: str, choices: Iterable[str]) -> str:
     """Returns `; did you mean '…'?` when something known is close, else nothing."""
     import difflib
 
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(name, list(choices), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

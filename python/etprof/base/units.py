@@ -36,9 +36,7 @@ def format_interval(low_ns: float | None, high_ns: float | None) -> str:
     """Formats an interval of nanoseconds in one unit, such as `1.80 … 1.86 ms`."""
     if low_ns is None or high_ns is None:
         return MISSING
-    scale, unit = next(
-        (entry for entry in _TIME_UNITS if abs(high_ns) >= entry[0]), _TIME_UNITS[-1]
-    )
+    scale, unit = next((row for row in _TIME_UNITS if abs(high_ns) >= row[0]), _TIME_UNITS[-1])
     return f"{_significant(low_ns / scale)} … {_significant(high_ns / scale)} {unit}"
 
 

@@ -45,26 +45,26 @@ class ClockOptions:
     """Of `etrecord`, the one that ran."""
 
 
-def load_alone(etdump: Path, told: ClockOptions) -> Run:
+def load_alone(etdump: Path, options: ClockOptions) -> Run:
     """Reads one ETDump as a run without a directory, in ns.
 
     Raises UsageError where nothing says what its clock counts, and InputFileError for an ETRecord
     that is not of the program that ran.
     """
     run = Run.load(etdump)
-    (alone,) = run.experiments
-    (split,) = alone.splits
-    clock = _find_clock(run, split.dump, told)
+    (experiment,) = run.experiments
+    (split,) = experiment.splits
+    clock = _find_clock(run, split.dump, options)
     split = replace(split, dump=replace(split.dump, ns_per_tick=clock.ns_per_tick))
     program, notes = LoadedProgram(), [f"clock of the ETDump: {clock.text}"]
-    if told.etrecord is not None and told.describe is not None:
+    if options.etrecord is not None and options.describe is not None:
         kernels, calls = _ran_in(split.dump)
-        report = told.describe(calls)
-        name, method = _choose_method(kernels, calls, report, etdump, told)
+        report = options.describe(calls)
+        name, method = _choose_method(kernels, calls, report, etdump, options)
         program = LoadedProgram(report=method)
-        notes.append(f"modules and source lines: of {told.etrecord.name}, method {name}")
-    alone = replace(alone, splits=(split,), program=program)
-    return replace(run, experiments=(alone,), programs=(program,), notes=tuple(notes))
+        notes.append(f"modules and source lines: of {options.etrecord.name}, method {name}")
+    experiment = replace(experiment, splits=(split,), program=program)
+    return replace(run, experiments=(experiment,), programs=(program,), notes=tuple(notes))
 
 
 def load_source(source: Path, *, with_reference: bool = False) -> Run:
@@ -85,12 +85,12 @@ def load_source(source: Path, *, with_reference: bool = False) -> Run:
         ) from None
 
 
-def _find_clock(run: Run, dump: ETDump | LongETDump, told: ClockOptions) -> Clock:
+def _find_clock(run: Run, dump: ETDump | LongETDump, options: ClockOptions) -> Clock:
     """Returns the clock that a flag, the run around the ETDump, or the ETDump itself says."""
-    own = find_own_run(run.source)
-    if own is None or told.time_scale is not None or told.clock_hz is not None:
-        return find_clock(dump, told.time_scale, told.clock_hz, None)
-    imported = own.imported
+    manifest = find_own_run(run.source)
+    if manifest is None or options.time_scale is not None or options.clock_hz is not None:
+        return find_clock(dump, options.time_scale, options.clock_hz, None)
+    imported = manifest.imported
     if imported is None or imported.ns_per_tick is None:
         return _OWN_CLOCK
     return Clock(imported.ns_per_tick, imported.clock or "as its run says")
@@ -101,14 +101,14 @@ def _choose_method(
     calls: Mapping[int, str],
     report: DelegationReport,
     etdump: Path,
-    told: ClockOptions,
+    options: ClockOptions,
 ) -> tuple[str, MethodReport]:
     """Returns the one method whose instructions are those that ran; raises InputFileError."""
-    etrecord, asked = told.etrecord, told.method
-    if asked is not None and asked not in report.methods:
-        known = ", ".join(report.methods)
-        raise UsageError(f"--method {asked}: {etrecord} has {known or 'no method'}")
-    methods = report.methods if asked is None else {asked: report.methods[asked]}
+    etrecord, requested = options.etrecord, options.method
+    if requested is not None and requested not in report.methods:
+        method_names = ", ".join(report.methods)
+        raise UsageError(f"--method {requested}: {etrecord} has {method_names or 'no method'}")
+    methods = report.methods if requested is None else {requested: report.methods[requested]}
     reasons = {name: _why_not(kernels, calls, method) for name, method in methods.items()}
     fitting = [name for name, reason in reasons.items() if reason is None]
     if len(fitting) == 1:
@@ -119,9 +119,9 @@ def _choose_method(
             f"the operators of {etdump} could be of several methods of {etrecord} ({names}); "
             "say with --method NAME which of them ran"
         )
-    shown = "; ".join(f"{name}: {reason}" for name, reason in [*reasons.items()][:4])
+    mismatches = "; ".join(f"{name}: {reason}" for name, reason in [*reasons.items()][:4])
     raise InputFileError(
-        f"{etrecord} does not belong to {etdump} ({shown or 'it has no method'}); give --etrecord "
+        f"{etrecord} does not belong to {etdump} ({mismatches or 'it has no method'}); give --etrecord "
         "the file that was written with the program which ran, or leave it out"
     )
 
@@ -139,7 +139,7 @@ def _ran_in(dump: ETDump | LongETDump) -> tuple[dict[int, str], dict[int, str]]:
             elif instruction >= 0 and label.startswith(KERNEL_PREFIX):
                 kernels.setdefault(instruction, parse_kernel_name(label).base)
         used = np.unique(events.delegate_debug_id_str_id).tolist()
-        labels |= {piece.names[each] for each in used if each >= 0}
+        labels |= {piece.names[string_id] for string_id in used if string_id >= 0}
     backend = backend_of_labels(labels).delegate or _UNKNOWN_BACKEND
     return kernels, dict.fromkeys(sorted(calls), backend)
 
@@ -148,7 +148,7 @@ def _why_not(
     kernels: Mapping[int, str], calls: Mapping[int, str], method: MethodReport
 ) -> str | None:
     """Says why what ran is not of this method; None where it can be."""
-    known = {
+    kernel_of = {
         operator.instruction: parse_kernel_name(operator.operator).base
         for operator in method.operators
         if operator.instruction is not None
@@ -159,9 +159,9 @@ def _why_not(
     if wrong := sorted(calls.keys() ^ delegates):
         where = "there" if wrong[0] in delegates else "in the ETDump"
         return f"instruction {wrong[0]} calls a delegate only {where}"
-    if wrong := sorted(kernels.keys() - known.keys()):
+    if wrong := sorted(kernels.keys() - kernel_of.keys()):
         return f"it has no operator at instruction {wrong[0]}, which ran {kernels[wrong[0]]}"
-    alike = sum(known[place] == name for place, name in kernels.items())
+    alike = sum(kernel_of[instruction] == name for instruction, name in kernels.items())
     if alike < _LEAST_ALIKE * len(kernels):
         return f"{alike} of {len(kernels)} kernels have the names that it says"
     return None

@@ -51,13 +51,13 @@ def find_clock(
         raise UsageError("--time-scale cycles: give --clock-hz too: cycles of what are no times")
     if scale is not None:
         return Clock(NS_PER_TICK[scale], f"{scale}, as --time-scale says")
-    known = _by_log(dump, executed_ns) or _by_backend(dump)
-    if known is None:
+    clock = _by_log(dump, executed_ns) or _by_backend(dump)
+    if clock is None:
         raise UsageError(
             "nothing says what clock the ETDump's stamps are of; give --time-scale ns for a phone "
             "or a computer, or --time-scale cycles --clock-hz HZ for a microcontroller"
         )
-    return known
+    return clock
 
 
 def _by_log(dump: ETDump | LongETDump, executed_ns: int | None) -> Clock | None:

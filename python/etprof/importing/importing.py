@@ -107,15 +107,15 @@ def import_run(request: ImportRequest, *, describe: Describe | None = None) -> I
     user can say, and InputFileError for a file that is damaged or none of these.
     """
     sources = [recognise(path) for path in request.files]
-    timings = [read_timing(each) for each in of_kind(sources, *TIMINGS)]
+    timings = [read_timing(source) for source in of_kind(sources, *TIMINGS)]
     if not timings and not of_kind(sources, ETDUMP):
         msg = "no ETDump and no timing is among the files: there is nothing to make a run of"
         raise UsageError(msg)
     maker = _Maker(request, sources, timings)
     report = maker.read_report(describe)
-    aside = set_aside(maker.folder)
+    earlier_run = set_aside(maker.folder)
     with reserved(maker.folder):
-        return ImportedRun(maker.folder, maker.write(report), aside)
+        return ImportedRun(maker.folder, maker.write(report), earlier_run)
 
 
 class _Maker:
@@ -128,17 +128,17 @@ class _Maker:
         self._dumps = of_kind(sources, ETDUMP)
         self._clock = self._find_clock()
         program = self._only(PROGRAM)
-        stem = next((each.path.stem for each in (program, *self._dumps) if each), UNKNOWN)
-        told = self._told("model") or clean(stem)
+        stem = next((source.path.stem for source in (program, *self._dumps) if source), UNKNOWN)
+        model_name = self._agreed_value("model") or clean(stem)
         self._model = MeasuredModel(
-            name=clean(request.model) if request.model else told,
-            method=self._told("method") or "forward",
-            precision=request.precision or self._told("precision"),
-            backend=self._told("backend"),
+            name=clean(request.model) if request.model else model_name,
+            method=self._agreed_value("method") or "forward",
+            precision=request.precision or self._agreed_value("precision"),
+            backend=self._agreed_value("backend"),
             **dict(identify(program.path)) if program else {},
         )
-        self._platform = platform = request.platform or self._told("platform") or UNKNOWN
-        self._threads = request.threads or self._threads_told()
+        self._platform = platform = request.platform or self._agreed_value("platform") or UNKNOWN
+        self._threads = request.threads or self._agreed_threads()
         self._experiment = Experiment(
             name=request.sme or _NAME,
             # Of what nobody says, only the files' names have a number.
@@ -170,25 +170,25 @@ class _Maker:
         self._launches: list[LaunchRecord] = []
 
     def _only(self, kind: str) -> Source | None:
-        found = of_kind(self._sources, kind)
-        if len(found) > 1:
-            names = ", ".join(str(each.path) for each in found)
+        sources = of_kind(self._sources, kind)
+        if len(sources) > 1:
+            names = ", ".join(str(source.path) for source in sources)
             raise UsageError(f"a run is of one {kind}, not of {names}; import them one by one")
-        return found[0] if found else None
+        return sources[0] if sources else None
 
-    def _told(self, name: str) -> str | None:
+    def _agreed_value(self, name: str) -> str | None:
         """What all timing files say of the same; raises UsageError where they differ."""
-        found = {value for timing in self._timings if (value := getattr(timing, name)) is not None}
-        if len(found) > 1:
-            told = ", ".join(sorted(found))
-            raise UsageError(f"the files are of more than one {name} ({told}); import each alone")
-        return next(iter(found), None)
+        values = {value for timing in self._timings if (value := getattr(timing, name)) is not None}
+        if len(values) > 1:
+            listed = ", ".join(sorted(values))
+            raise UsageError(f"the files are of more than one {name} ({listed}); import each alone")
+        return next(iter(values), None)
 
-    def _threads_told(self) -> int | None:
-        found = {timing.threads for timing in self._timings if timing.threads is not None}
-        if len(found) > 1:
-            raise UsageError(f"the logs are of {sorted(found)} threads; import each alone")
-        return next(iter(found), None)
+    def _agreed_threads(self) -> int | None:
+        counts = {timing.threads for timing in self._timings if timing.threads is not None}
+        if len(counts) > 1:
+            raise UsageError(f"the logs are of {sorted(counts)} threads; import each alone")
+        return next(iter(counts), None)
 
     def _find_clock(self) -> Clock | None:
         """Returns the clock of all ETDumps; those of one run are of one machine."""
@@ -199,24 +199,24 @@ class _Maker:
             return None
         logged = [timing.executed_ns for timing in self._timings]
         # Only then is each log of an ETDump's own launch.
-        beside = logged if len(logged) == len(self._dumps) else [None] * len(self._dumps)
-        found = [
+        executed = logged if len(logged) == len(self._dumps) else [None] * len(self._dumps)
+        clocks = [
             find_clock(
-                open_etdump(each.path),
+                open_etdump(dump.path),
                 request.time_scale, request.clock_hz, executed_ns,
             )
-            for each, executed_ns in zip(self._dumps, beside, strict=True)
+            for dump, executed_ns in zip(self._dumps, executed, strict=True)
         ]  # fmt: skip
-        if len({each.ns_per_tick for each in found}) > 1:
+        if len({clock.ns_per_tick for clock in clocks}) > 1:
             raise UsageError("the ETDumps are of several clocks; import each alone")
-        return found[0]
+        return clocks[0]
 
     def _missing(self) -> Iterator[str]:
         """Says what the files do not, and what that costs."""
         yield from dict.fromkeys(note for timing in self._timings for note in timing.notes)
         if not self._dumps:
             yield "there is no ETDump: where the time goes is not known"
-        elif not any(each.latency_ns for each in self._timings):
+        elif not any(imported_timing.latency_ns for imported_timing in self._timings):
             yield "there is no timing beside the ETDump: latency without tracer is not known"
         if self._request.sme is None:
             yield "the SME mode is not known; --sme says it"
@@ -300,18 +300,18 @@ class _Maker:
 
     def _add(self, purpose: Purpose, number: int, took_ns: int | None) -> None:
         took = None if took_ns is None else took_ns / 1e9
-        entry = LaunchRecord(
+        launch = LaunchRecord(
             experiment=self._experiment.name, purpose=purpose, block=number, duration_s=took
         )
-        self._launches.append(entry)
+        self._launches.append(launch)
 
-    def _keep(self, place: Path, source: Path) -> None:
-        again = "give it again"
-        self._write(place, read_input(source, most_bytes=MOST_PROGRAM_BYTES, way_out=again))
+    def _keep(self, path: Path, source: Path) -> None:
+        hint = "give it again"
+        self._write(path, read_input(source, most_bytes=MOST_PROGRAM_BYTES, way_out=hint))
 
-    def _write(self, place: Path, content: bytes) -> None:
-        write_bytes(place, content)
-        name = place.relative_to(self.folder).as_posix()
+    def _write(self, path: Path, content: bytes) -> None:
+        write_bytes(path, content)
+        name = path.relative_to(self.folder).as_posix()
         digest = hashlib.sha256(content).hexdigest()
-        entry = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
-        self._files[name] = entry
+        file = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
+        self._files[name] = file

@@ -148,17 +148,19 @@ def read_timing(source: Source) -> ImportedTiming:
     if source.kind == MINIBENCH:
         return _read_minibench(source)
     text = source.content.decode("utf-8", "replace")
-    read = _read_runner_log if source.kind == RUNNER_LOG else _read_xctest
-    return read(source.path, text)
+    reader = _read_runner_log if source.kind == RUNNER_LOG else _read_xctest
+    return reader(source.path, text)
 
 
 def _read_runner_log(path: Path, text: str) -> ImportedTiming:
     """The first iteration is the first inference; a log of before 1.1 has their sum alone."""
-    found = [(int(number), _ns(ms, _NS_PER_MS, path)) for number, ms in _ITERATION.findall(text)]
-    times = [took for _, took in found]
+    iterations = [
+        (int(number), _ns(ms, _NS_PER_MS, path)) for number, ms in _ITERATION.findall(text)
+    ]
+    times = [took for _, took in iterations]
     executed = _EXECUTED.search(text)
     count = _count(executed[1], path) if executed else len(times)
-    if [number for number, _ in found] not in ([], [*range(1, count + 1)]):
+    if [number for number, _ in iterations] not in ([], [*range(1, count + 1)]):
         msg = f"{path}: its iterations are not 1 to {count}: give the log of one launch, whole"
         raise InputFileError(msg)
     total = _ns(executed[2], _NS_PER_MS, path) if executed else sum(times)
@@ -195,9 +197,9 @@ def _read_runner_log(path: Path, text: str) -> ImportedTiming:
 
 def _read_minibench(source: Source) -> ImportedTiming:
     """A mean latency and a load time, as records of ExecuTorch's Android benchmark app."""
-    path, told = source.path, "pull the app's benchmark_results.json again"
-    document = decode_json(source.content, path, way_out=told)
-    metrics = check_record(_Results, {"metrics": document}, path, way_out=told).metrics
+    path, hint = source.path, "pull the app's benchmark_results.json again"
+    document = decode_json(source.content, path, way_out=hint)
+    metrics = check_record(_Results, {"metrics": document}, path, way_out=hint).metrics
     values = {metric.metric: metric.actualValue for metric in metrics}
     if values.get("load_status", 0) != 0:
         status = values["load_status"]
@@ -209,11 +211,11 @@ def _read_minibench(source: Source) -> ImportedTiming:
         msg = f"{path} has no avg_inference_latency(ms), but {held}; give a result that has it"
         raise InputFileError(msg)
     load, first = values.get("model_load_time(ms)"), metrics[0]
-    shown = {key: clean(str(value)) for key, value in first.deviceInfo.items() if value}
-    others = sorted(values.keys() - {"avg_inference_latency(ms)", "model_load_time(ms)"})
+    device_facts = {key: clean(str(value)) for key, value in first.deviceInfo.items() if value}
+    unused_metrics = sorted(values.keys() - {"avg_inference_latency(ms)", "model_load_time(ms)"})
     notes = ["it keeps the mean of its inferences alone: how they spread is not known"]
-    if others := [name for name in others if name != "load_status"]:
-        notes.append(f"not taken over from it: {', '.join(others)}")
+    if unused_metrics := [name for name in unused_metrics if name != "load_status"]:
+        notes.append(f"not taken over from it: {', '.join(unused_metrics)}")
     return ImportedTiming(
         kind=MINIBENCH,
         latency_ns=(_ns(mean, _NS_PER_MS, path),),
@@ -223,9 +225,9 @@ def _read_minibench(source: Source) -> ImportedTiming:
         precision=first.benchmarkModel.quantization or None,
         platform="android",
         device={
-            name: shown[key]
+            name: device_facts[key]
             for name, key in (("manufacturer", "device"), ("model", "arch"), ("system", "os"))
-            if key in shown
+            if key in device_facts
         },
         notes=tuple(notes),
     )
@@ -233,16 +235,18 @@ def _read_minibench(source: Source) -> ImportedTiming:
 
 def _read_xctest(path: Path, text: str) -> ImportedTiming:
     """Every value of `forward` and `load` that XCTest printed."""
-    found: dict[tuple[str, str], list[float]] = {}
+    values_of: dict[tuple[str, str], list[float]] = {}
     names = list[re.Match[str]]()
-    for each in _MEASURED.finditer(text):
-        test = _TEST.fullmatch(each["test"]) or _TEST.match(each["test"])
+    for measurement in _MEASURED.finditer(text):
+        test = _TEST.fullmatch(measurement["test"]) or _TEST.match(measurement["test"])
         if test is None:
             continue
         names.append(test)
-        values = [_plain(word, path) for word in each["values"].split(",") if word.strip()]
-        found.setdefault((test["what"], each["metric"]), []).extend(values)
-    times = found.get(("forward", "Clock Monotonic Time, s"), [])
+        values = [
+            _plain(number, path) for number in measurement["values"].split(",") if number.strip()
+        ]
+        values_of.setdefault((test["what"], measurement["metric"]), []).extend(values)
+    times = values_of.get(("forward", "Clock Monotonic Time, s"), [])
     if not times or min(times) <= 0:
         msg = f"{path} has no `test_forward_MODEL_pte` with Clock Monotonic Time; give its log"
         raise InputFileError(msg)
@@ -250,18 +254,18 @@ def _read_xctest(path: Path, text: str) -> ImportedTiming:
     if len(models) > 1:
         msg = f"{path} is of several models ({', '.join(sorted(models))}); give the log of one"
         raise InputFileError(msg)
-    loads = found.get(("load", "Clock Monotonic Time, s"), [])
-    peaks = found.get(("forward", "Memory Peak Physical, kB"), [])
-    parts = _PARTS.fullmatch(names[0]["model"])
+    loads = values_of.get(("load", "Clock Monotonic Time, s"), [])
+    peaks = values_of.get(("forward", "Memory Peak Physical, kB"), [])
+    name_match = _PARTS.fullmatch(names[0]["model"])
     phone, system = names[0]["phone"], names[0]["system"]
     return ImportedTiming(
         kind=XCTEST,
-        latency_ns=tuple(_ns(each, _NS_PER_S, path) for each in times),
+        latency_ns=tuple(_ns(seconds, _NS_PER_S, path) for seconds in times),
         load_ns=_ns(statistics.median(loads), _NS_PER_S, path) if loads else None,
         peak_bytes=round(max(peaks) * _BYTES_PER_KB) if peaks else None,
-        model=clean(parts["name"] if parts else names[0]["model"]),
-        backend=clean(parts["backend"]) if parts else None,
-        precision=clean(parts["quantization"]) if parts else None,
+        model=clean(name_match["name"] if name_match else names[0]["model"]),
+        backend=clean(name_match["backend"]) if name_match else None,
+        precision=clean(name_match["quantization"]) if name_match else None,
         method="forward",
         platform="ios",
         device={
@@ -279,22 +283,22 @@ def _read_xctest(path: Path, text: str) -> ImportedTiming:
 
 
 def _ns(value: str | float, unit_ns: float, path: Path) -> int:
-    found = round(_plain(value, path) * unit_ns)
-    if not 0 <= found < _MOST_NS:
+    nanoseconds = round(_plain(value, path) * unit_ns)
+    if not 0 <= nanoseconds < _MOST_NS:
         msg = f"{path}: a time of {value} cannot be; {_WAY_OUT}"
         raise InputFileError(msg)
-    return found
+    return nanoseconds
 
 
 def _plain(value: str | float, path: Path) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
-        found = -1.0
-    if not 0 <= found < _MOST_NS:
+        number = -1.0
+    if not 0 <= number < _MOST_NS:
         msg = f"{path}: {clean(str(value))!r} is no number that could have been measured"
         raise InputFileError(f"{msg}; {_WAY_OUT}")
-    return found
+    return number
 
 
 def _count(text: str, path: Path) -> int:
