@@ -303,7 +303,7 @@ MUTATIONS = (
     ),
     Mutation(
         77, "one product of attention does the work of both", "backends/xnnpack/graph.py",
-        "_map_products(_map_batch_norms(mapped, own), calls)", "_map_batch_norms(mapped, own)",
+        "_map_products(_map_batch_norms(mapped, names_by_handle), calls)", "_map_batch_norms(mapped, names_by_handle)",
         (f"{REWRITES}::test_each_product_of_attention_does_its_own_work",),
     ),
 )  # fmt: skip

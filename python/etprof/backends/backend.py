@@ -219,7 +219,7 @@ class Backend:
 
     library: str | None = None
     """The installed library that holds it; None where its instructions cannot be told apart."""
-    entry: str = ""
+    entry_symbol: str = ""
     """In that library, part of the symbol at which a delegate call begins."""
     border: str = ""
     """What it calls before the first operator of a call and after each."""

@@ -79,20 +79,20 @@ class KernelName:
     @property
     def is_packing(self) -> bool:
         """Whether it rearranges data for another microkernel instead of computing a result."""
-        return any(word.startswith("pack") for word in self.operation.split("_"))
+        return any(field.startswith("pack") for field in self.operation.split("_"))
 
 
 def parse_kernel_name(name: str) -> KernelName:
     """Reads a symbol such as `kai_run_lhs_pack_f32p2vlx1_f32_sme`; never fails."""
     if name.startswith(XNNPACK_PREFIX):
         return _parse_xnnpack_name(name)
-    words = name.removeprefix(PREFIX).split("_")
-    first_buffer = _count_while(words, lambda word: _BUFFER.fullmatch(word) is None)
-    operation, rest = words[:first_buffer], words[first_buffer:]
-    buffer_count = _count_while(rest, lambda word: _BUFFER.fullmatch(word) is not None)
-    types = [_data_type(word) for word in rest[:buffer_count]]
-    tail = rest[buffer_count:]
-    tile = _tile(rest[1:buffer_count])
+    fields = name.removeprefix(PREFIX).split("_")
+    first_buffer = _count_while(fields, lambda field: _BUFFER.fullmatch(field) is None)
+    operation, after_operation = fields[:first_buffer], fields[first_buffer:]
+    buffer_count = _count_while(after_operation, lambda field: _BUFFER.fullmatch(field) is not None)
+    types = [_data_type(field) for field in after_operation[:buffer_count]]
+    tail = after_operation[buffer_count:]
+    tile = _tile(after_operation[1:buffer_count])
     if tail and _TILE.fullmatch(tail[0]):
         tile = "x".join(tail.pop(0).split("x")[:2])
     engine = tail.pop(0) if tail and tail[0] in _ENGINES else None
@@ -179,15 +179,15 @@ def tile_of(name: str, svl_bits: int | None) -> ProductTile | None:
     written = (parsed.tile if is_product(name) and parsed.level in SME_LEVELS else None) or ""
     sides = [_TILE_SIDE.fullmatch(side) for side in _WIDTHS.get(written, written).split("x")]
     vector = (svl_bits or 0) // _ACCUMULATOR_BITS
-    found = [int(s["count"]) * (vector if s["scaled"] else 1) for s in sides if s]
+    extents = [int(s["count"]) * (vector if s["scaled"] else 1) for s in sides if s]
     form, panels = _FORMATS.get(next(iter(parsed.inputs), "")), _PANEL.findall(name)
     output_bytes = _OUTPUT_BYTES.get(parsed.destination or "")
-    if len(found) != _SIDES or not all(found) or not (form and panels and output_bytes):
+    if len(extents) != _SIDES or not all(extents) or not (form and panels and output_bytes):
         return None
     right_bits = 4 if parsed.inputs[-1].startswith("qsi4") else form.bits
     return ProductTile(
-        rows=found[0], columns=found[1], step=_ACCUMULATOR_BITS // form.bits, depth=form.depth,
-        packs_left=found[0] > 1 or bool(form.row_bytes), panel=int(panels[-1]) * vector, right_bits=right_bits, column_bytes=form.column_bytes,
+        rows=extents[0], columns=extents[1], step=_ACCUMULATOR_BITS // form.bits, depth=form.depth,
+        packs_left=extents[0] > 1 or bool(form.row_bytes), panel=int(panels[-1]) * vector, right_bits=right_bits, column_bytes=form.column_bytes,
         output_bytes=output_bytes,
     )  # fmt: skip
 
@@ -207,8 +207,8 @@ def packed_bytes(name: str, sizes: tuple[int, ...], svl_bits: int | None) -> int
         return None
     is_left = "m" in of
     count = round_up(of["m"] if is_left else of["n"], panel) * of.get("groups", 1)
-    beside = form.row_bytes if is_left else form.column_bytes
-    return count * (packed_depth(name, sizes) * form.bits // 8 + beside)
+    extra_bytes = form.row_bytes if is_left else form.column_bytes
+    return count * (packed_depth(name, sizes) * form.bits // 8 + extra_bytes)
 
 
 def packed_depth(name: str, sizes: tuple[int, ...]) -> int:
@@ -235,19 +235,19 @@ def _tile(buffers: list[str]) -> str | None:
 
 def _parse_xnnpack_name(name: str) -> KernelName:
     """Reads a symbol such as `xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128`."""
-    what, _, how = name.removeprefix(XNNPACK_PREFIX).partition("__")
-    before = what.partition("_ukernel")[0]
-    words = [word for word in before.split("_") if word != "to"]
-    type_count = _count_while(words, lambda word: _XNNPACK_TYPE.fullmatch(word) is not None)
-    types = words[:type_count]
-    weights = tuple(word for word in types[1:] if word.endswith("w"))
-    results = [word for word in types[1:] if not word.endswith("w")]
-    engine, feature = _xnnpack_engine(how)
+    kind, _, variant = name.removeprefix(XNNPACK_PREFIX).partition("__")
+    before = kind.partition("_ukernel")[0]
+    fields = [field for field in before.split("_") if field != "to"]
+    type_count = _count_while(fields, lambda field: _XNNPACK_TYPE.fullmatch(field) is not None)
+    types = fields[:type_count]
+    weights = tuple(field for field in types[1:] if field.endswith("w"))
+    results = [field for field in types[1:] if not field.endswith("w")]
+    engine, feature = _xnnpack_engine(variant)
     if _XNNPACK_CALLS_KLEIDIAI.fullmatch(name):
         engine = feature = None
     return KernelName(
         name=name,
-        operation="_".join(words[type_count:]),
+        operation="_".join(fields[type_count:]),
         destination=next(iter(results or types), None),
         inputs=(*types[:1], *weights),
         engine=engine,
@@ -256,21 +256,21 @@ def _parse_xnnpack_name(name: str) -> KernelName:
     )
 
 
-def _xnnpack_engine(how: str) -> tuple[str | None, str | None]:
+def _xnnpack_engine(variant: str) -> tuple[str | None, str | None]:
     """The instruction set and feature in `asm_aarch64_neonfma_cortex_a55`; None where not NEON."""
-    neon = next((word for word in how.split("_") if word.startswith("neon")), None)
+    neon = next((field for field in variant.split("_") if field.startswith("neon")), None)
     if neon is None:
         return None, None
-    rest = neon.removeprefix("neon")
-    return "neon", next((_XNNPACK_FEATURES[f] for f in _XNNPACK_FEATURES if f in rest), None)
+    suffix = neon.removeprefix("neon")
+    return "neon", next((_XNNPACK_FEATURES[f] for f in _XNNPACK_FEATURES if f in suffix), None)
 
 
-def _count_while(words: list[str], holds: Callable[[str], bool]) -> int:
+def _count_while(fields: list[str], holds: Callable[[str], bool]) -> int:
     """Number of leading words for which `holds`."""
-    return next((i for i, word in enumerate(words) if not holds(word)), len(words))
+    return next((i for i, field in enumerate(fields) if not holds(field)), len(fields))
 
 
-def _data_type(word: str) -> str:
+def _data_type(field: str) -> str:
     """Strips the packing from a buffer's description: `qsi4cxp4vlx4` is `qsi4cx`."""
-    match = _BUFFER.fullmatch(word)
-    return match["type"] if match else word
+    match = _BUFFER.fullmatch(field)
+    return match["type"] if match else field

@@ -87,7 +87,9 @@ _ATEN_TABLE: Final = {
     backend.RECURRENCE: ("channelwise_gated_delta_rule", "gated_delta_rule"),
 }  # fmt: skip
 
-ATEN_CLASSES: Final = {name: entry for entry, names in _ATEN_TABLE.items() for name in names}
+ATEN_CLASSES: Final = {
+    name: operator_class for operator_class, names in _ATEN_TABLE.items() for name in names
+}
 _NOT_DELEGATED: Final = Reason(
     "not delegated",
     "ExecuTorch's own kernel ran it: no delegate took it at export",

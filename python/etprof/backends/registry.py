@@ -11,16 +11,16 @@ from etprof.backends.xnnpack.backend import XnnpackBackend
 
 BACKENDS: Final[tuple[Backend, ...]] = (XnnpackBackend(), PortableBackend())
 """The first one is the default of an export."""
-BY_NAME: Final = {each.name: each for each in BACKENDS}
+BY_NAME: Final = {backend.name: backend for backend in BACKENDS}
 DEFAULT: Final = BACKENDS[0].name
-LOG_TAGS: Final = tuple(each.log_tag for each in BACKENDS if each.log_tag)
+LOG_TAGS: Final = tuple(backend.log_tag for backend in BACKENDS if backend.log_tag)
 PORTABLE: Final = BACKENDS[-1]
 OPAQUE: Final = Backend()
 
 
 def backend_of(delegate: str | None) -> Backend:
     """Returns the backend that a program calls `delegate`; an unknown one is opaque."""
-    return next((each for each in BACKENDS if each.delegate == delegate), OPAQUE)
+    return next((backend for backend in BACKENDS if backend.delegate == delegate), OPAQUE)
 
 
 def backend_of_labels(labels: Collection[str]) -> Backend:
@@ -38,12 +38,14 @@ def assign_backends(
     }
 
 
-def event_label(names: Sequence[str], own: int, label: int, number: int) -> tuple[str, bool]:
+def event_label(
+    names: Sequence[str], name_index: int, label_index: int, number: int
+) -> tuple[str, bool]:
     """Names an event, and says whether it is a delegate's operator.
 
     That has a label (a place in `names`), or a number where the delegate only counts; another
     event has its own name.
     """
-    if label >= 0:
-        return names[label], True
-    return (f"delegate operator {number}", True) if number >= 0 else (names[own], False)
+    if label_index >= 0:
+        return names[label_index], True
+    return (f"delegate operator {number}", True) if number >= 0 else (names[name_index], False)

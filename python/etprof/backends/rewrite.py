@@ -104,7 +104,7 @@ class ProgramRewrite(Rewrite):
 
     @classmethod
     @abstractmethod
-    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+    def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Changes the graph at one of them; new operators need no values, what is constant is folded."""
 
 
@@ -123,9 +123,9 @@ def find_overload(name: str) -> torch._ops.OpOverload | None:
     """Returns PyTorch's operator called `namespace.operator.overload`; None when there is none."""
     import torch
 
-    found: Any = torch.ops
-    for part in name.split("."):
-        found = getattr(found, part, None)
-        if found is None:
+    target: Any = torch.ops
+    for component in name.split("."):
+        target = getattr(target, component, None)
+        if target is None:
             return None
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]

@@ -302,9 +302,9 @@ class _Assembly:
         ]
         self._aligned = [signature == signatures[-1] for signature in signatures]
         self._all_named = True
-        self._locations = list(self._find_places())
+        self._locations = list(self._find_locations())
 
-    def _find_places(self) -> Iterator[_OperatorLocation]:
+    def _find_locations(self) -> Iterator[_OperatorLocation]:
         delegates, labels = 0, self._raw.labels
         for number, step in enumerate(self._steps[-1]):
             if step.label is not None:

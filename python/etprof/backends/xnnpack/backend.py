@@ -21,7 +21,7 @@ class XnnpackBackend(Backend):
     delegate = "XnnpackBackend"
     log_tag = "XNNPACK"
     library = "libexecutorch_backend_xnnpack.so"
-    entry = "XnnpackBackend7execute"
+    entry_symbol = "XnnpackBackend7execute"
     border = "clock_gettime"
     ns_per_tick = 1.0
     clock_step_ns = 1000

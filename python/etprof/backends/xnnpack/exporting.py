@@ -102,8 +102,10 @@ class XnnpackExporter(Exporter):
         return [
             XnnpackPartitioner(
                 configs=[
-                    functools.partial(each, enable_bf16=True) if _name(each) in _TAKE_BF16 else each
-                    for each in widened
+                    functools.partial(config, enable_bf16=True)
+                    if _name(config) in _TAKE_BF16
+                    else config
+                    for config in widened
                 ],
                 config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions]
                 or None,
@@ -159,10 +161,10 @@ class XnnpackExporter(Exporter):
         """Returns those of XNNPACK's own quantizer."""
         every = (
             op_overload
-            for known in XNNPACKQuantizer.SUPPORTED_PATTERNS
-            for op_overload in known.op_overloads
+            for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS
+            for op_overload in pattern.op_overloads
         )
-        return {str(each).split(".")[1] for each in every}
+        return {str(overload).split(".")[1] for overload in every}
 
     def read_delegate(
         self,
@@ -200,9 +202,9 @@ class _FloatQuantizer(XNNPACKQuantizer):  # type: ignore[misc] # its types are n
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Makes tensors of scalars, but not where the result is of integers."""
-        kept = {node: node.args for node in model.graph.nodes if _gives_integers(node)}
+        arguments = {node: node.args for node in model.graph.nodes if _gives_integers(node)}
         model = super().transform_for_annotation(model)
-        for node, args in kept.items():
+        for node, args in arguments.items():
             node.args = args
         model.graph.eliminate_dead_code()
         model.recompile()

@@ -75,15 +75,15 @@ class XnnpackGraph:
     nodes: tuple[XnnpackNode, ...]
     constant_ids: frozenset[int]
     """Values stored in the program, and single numbers: no layout concerns them at run time."""
-    given_ids: frozenset[int] = frozenset()
+    output_ids: frozenset[int] = frozenset()
     """Values that the caller gets."""
     weight_bytes: int = 0
     """Of the constants that it reads."""
 
     def count_readers(self, node: XnnpackNode) -> int:
         """Returns how many nodes read what `node` writes, one more where the caller does."""
-        readers = sum(node.output_id in each.input_ids for each in self.nodes)
-        return readers + (node.output_id in self.given_ids)
+        readers = sum(node.output_id in reader.input_ids for reader in self.nodes)
+        return readers + (node.output_id in self.output_ids)
 
 
 @lru_cache(maxsize=1)
@@ -97,16 +97,16 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     document = _decode(blob[offset : offset + size])
     types = dict(_value_types(document["xvalues"]))
     nodes = [_read_node(index, node, types) for index, node in enumerate(document["xnodes"])]
-    given = frozenset(_given_ids(document["xvalues"]))
-    nodes = _with_read_integers(nodes, set(_centred_ids(document["xvalues"])), given)
+    output_ids = frozenset(_output_ids(document["xvalues"]))
+    nodes = _with_read_integers(nodes, set(_centred_ids(document["xvalues"])), output_ids)
     constants = frozenset(_constant_ids(document["xvalues"]))
     return XnnpackGraph(
-        tuple(nodes), constants, given, _sum_weights(document.get("constant_data", []))
+        tuple(nodes), constants, output_ids, _sum_weights(document.get("constant_data", []))
     )
 
 
 def _with_read_integers(
-    nodes: list[XnnpackNode], centred: set[int], given: frozenset[int]
+    nodes: list[XnnpackNode], centred: set[int], output_ids: frozenset[int]
 ) -> list[XnnpackNode]:
     """Says of products which dequantised operands XNNPACK will read as the integers themselves.
 
@@ -121,7 +121,7 @@ def _with_read_integers(
         and (*node.input_types, node.output_type) == ("qint8", "fp32")
         and node.input_ids[0] in centred
         and readers[node.output_id] == 1
-        and node.output_id not in given
+        and node.output_id not in output_ids
     }
     return [
         replace(node, input_types=(node.input_types[0], "qcint8"))
@@ -146,7 +146,10 @@ def _centred_ids(values: list[dict[str, Any]]) -> Iterator[int]:
 
 def _sum_weights(constants: list[dict[str, Any]]) -> int:
     """Adds up constants; several entries may stand for one blob, which has a name."""
-    named = {each.get("named_key") or index: each["size"] for index, each in enumerate(constants)}
+    named = {
+        constant.get("named_key") or index: constant["size"]
+        for index, constant in enumerate(constants)
+    }
     return sum(named.values())
 
 
@@ -183,7 +186,7 @@ def _constant_ids(values: list[dict[str, Any]]) -> Iterator[int]:
             yield tensor["id_out"]
 
 
-def _given_ids(values: list[dict[str, Any]]) -> Iterator[int]:
+def _output_ids(values: list[dict[str, Any]]) -> Iterator[int]:
     """Yields the ids of the values with XNN_VALUE_FLAG_EXTERNAL_OUTPUT (XNNPACK's xnnpack.h)."""
     for value in values:
         union = value["xvalue_union"]
@@ -246,18 +249,18 @@ def map_nodes(
     """Returns every node of `xnnpack` with the operators among the delegate's `nodes` behind it."""
     calls = [node for node in nodes if not is_bookkeeping(node)]
     handles = {node.debug_handle for node in xnnpack.nodes} - {NO_HANDLE}
-    own: dict[int, list[str]] = {}
+    names_by_handle: dict[int, list[str]] = {}
     for call in calls:
         handle = call.meta.get("debug_handle")
         target = handle if handle in handles else _nearest_handle(call, handles, is_bookkeeping)
         if target is not None:
-            own.setdefault(target, []).append(call.name)
+            names_by_handle.setdefault(target, []).append(call.name)
     shared = {node.debug_handle for node in xnnpack.nodes if node.kind != "Convert"}
-    mapped = [_map_own(node, own, calls, shared) for node in xnnpack.nodes]
-    mapped = _map_products(_map_batch_norms(mapped, own), calls)
+    mapped = [_map_by_handle(node, names_by_handle, calls, shared) for node in xnnpack.nodes]
+    mapped = _map_products(_map_batch_norms(mapped, names_by_handle), calls)
     return [
-        _map_inserted(entry, mapped) if entry.attribution == "unknown" else entry
-        for entry in mapped
+        _map_inserted(mapping, mapped) if mapping.attribution == "unknown" else mapping
+        for mapping in mapped
     ]
 
 
@@ -284,10 +287,13 @@ def _breadth_first(call: torch.fx.Node, *, forward: bool) -> Iterable[torch.fx.N
                 yield neighbour
 
 
-def _map_own(
-    node: XnnpackNode, own: dict[int, list[str]], calls: list[torch.fx.Node], shared: set[int]
+def _map_by_handle(
+    node: XnnpackNode,
+    names_by_handle: dict[int, list[str]],
+    calls: list[torch.fx.Node],
+    shared: set[int],
 ) -> MappedNode:
-    names = own.get(node.debug_handle, [])
+    names = names_by_handle.get(node.debug_handle, [])
     # A conversion may share the handle of the operator before it, which it does not compute.
     if not names or (node.kind == "Convert" and node.debug_handle in shared):
         return MappedNode(node, (), "unknown")
@@ -296,32 +302,38 @@ def _map_own(
     return MappedNode(node, tuple(ordered), "exact" if set(names) <= exact else "fused")
 
 
-def _map_batch_norms(mapped: list[MappedNode], own: dict[int, list[str]]) -> list[MappedNode]:
+def _map_batch_norms(
+    mapped: list[MappedNode], names_by_handle: dict[int, list[str]]
+) -> list[MappedNode]:
     """Gives convolutions that no operator claims the batch norms that they are.
 
     ExecuTorch's DecomposeBatchNorm makes a depthwise convolution of 1x1 without a handle of each
     batch norm that it cannot fold (backends/xnnpack/_passes/decompose_batch_norm.py). It was counted
     to what stands before it, else after it: the last ones there are those that were not folded.
     """
-    lone = [each for each in mapped if each.attribution == "unknown" and "Conv2d" in each.node.kind]
-    taken: dict[int, str] = {}
-    for entry in reversed(lone):
-        near = (*_writers(entry, mapped), *_readers(entry, mapped))
-        for handle in dict.fromkeys(each.node.debug_handle for each in near):
-            norms = [name for name in own.get(handle, ()) if _BATCH_NORM in name]
-            left = [name for name in norms if name not in taken.values()]
-            if left:
-                taken[entry.node.index] = left[-1]
+    lone = [
+        mapping
+        for mapping in mapped
+        if mapping.attribution == "unknown" and "Conv2d" in mapping.node.kind
+    ]
+    claimed: dict[int, str] = {}
+    for lone_node in reversed(lone):
+        near = (*_writers(lone_node, mapped), *_readers(lone_node, mapped))
+        for handle in dict.fromkeys(mapping.node.debug_handle for mapping in near):
+            norms = [name for name in names_by_handle.get(handle, ()) if _BATCH_NORM in name]
+            unclaimed = [name for name in norms if name not in claimed.values()]
+            if unclaimed:
+                claimed[lone_node.node.index] = unclaimed[-1]
                 break
-    return [_without_norms(each, taken) for each in mapped]
+    return [_without_norms(mapping, claimed) for mapping in mapped]
 
 
-def _without_norms(entry: MappedNode, taken: dict[int, str]) -> MappedNode:
-    norm = taken.get(entry.node.index)
+def _without_norms(mapping: MappedNode, claimed: dict[int, str]) -> MappedNode:
+    norm = claimed.get(mapping.node.index)
     if norm is not None:
-        return MappedNode(entry.node, (norm,), "exact")
-    left = tuple(name for name in entry.operators if name not in taken.values())
-    return entry if left == entry.operators else replace(entry, operators=left)
+        return MappedNode(mapping.node, (norm,), "exact")
+    remaining = tuple(name for name in mapping.operators if name not in claimed.values())
+    return mapping if remaining == mapping.operators else replace(mapping, operators=remaining)
 
 
 def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> list[MappedNode]:
@@ -329,21 +341,34 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
 
     All that attention or a norm was decomposed into has one handle, and so both of its products.
     """
-    own = dict[int, tuple[str, ...]]()
-    groups = {(each.operators, each.node.kind) for each in mapped if each.node.kind in _PRODUCTS}
+    operators_of = dict[int, tuple[str, ...]]()
+    groups = {
+        (mapping.operators, mapping.node.kind)
+        for mapping in mapped
+        if mapping.node.kind in _PRODUCTS
+    }
     for operators, kind in groups:
-        nodes = [each for each in mapped if (each.operators, each.node.kind) == (operators, kind)]
-        known = [
+        nodes = [
+            mapping
+            for mapping in mapped
+            if (mapping.operators, mapping.node.kind) == (operators, kind)
+        ]
+        product_names = [
             call.name
             for call in calls
             if call.name in operators and aten_name(call) in _PRODUCTS[kind]
         ]
-        if len(nodes) == len(known):
-            for entry, name in zip(nodes, known, strict=True):
-                own[entry.node.index] = tuple(
-                    operator for operator in operators if operator == name or operator not in known
+        if len(nodes) == len(product_names):
+            for product, name in zip(nodes, product_names, strict=True):
+                operators_of[product.node.index] = tuple(
+                    operator
+                    for operator in operators
+                    if operator == name or operator not in product_names
                 )
-    return [replace(each, operators=own.get(each.node.index, each.operators)) for each in mapped]
+    return [
+        replace(mapping, operators=operators_of.get(mapping.node.index, mapping.operators))
+        for mapping in mapped
+    ]
 
 
 def aten_name(call: torch.fx.Node) -> str:
@@ -352,27 +377,27 @@ def aten_name(call: torch.fx.Node) -> str:
     return name.removeprefix("aten.").partition(".")[0]
 
 
-def _map_inserted(entry: MappedNode, mapped: list[MappedNode]) -> MappedNode:
+def _map_inserted(inserted: MappedNode, mapped: list[MappedNode]) -> MappedNode:
     """Gives an inserted node the operators of its first known consumer, else of its producer."""
-    for known in (*_readers(entry, mapped), *_writers(entry, mapped)):
-        if known.operators:
-            return MappedNode(entry.node, known.operators[:1], "inserted")
-    return entry
+    for neighbour in (*_readers(inserted, mapped), *_writers(inserted, mapped)):
+        if neighbour.operators:
+            return MappedNode(inserted.node, neighbour.operators[:1], "inserted")
+    return inserted
 
 
-def _readers(entry: MappedNode, mapped: list[MappedNode]) -> Iterable[MappedNode]:
-    """Yields the nodes after `entry` that depend on it, nearest first."""
-    values = {entry.node.output_id}
-    for other in mapped[entry.node.index + 1 :]:
-        if values & set(other.node.input_ids):
-            values.add(other.node.output_id)
-            yield other
+def _readers(mapping: MappedNode, mapped: list[MappedNode]) -> Iterable[MappedNode]:
+    """Yields the nodes after `mapping` that depend on it, nearest first."""
+    values = {mapping.node.output_id}
+    for later in mapped[mapping.node.index + 1 :]:
+        if values & set(later.node.input_ids):
+            values.add(later.node.output_id)
+            yield later
 
 
-def _writers(entry: MappedNode, mapped: list[MappedNode]) -> Iterable[MappedNode]:
-    """Yields the nodes before `entry` that it depends on, nearest first."""
-    values = set(entry.node.input_ids)
-    for other in reversed(mapped[: entry.node.index]):
-        if other.node.output_id in values:
-            values |= set(other.node.input_ids)
-            yield other
+def _writers(mapping: MappedNode, mapped: list[MappedNode]) -> Iterable[MappedNode]:
+    """Yields the nodes before `mapping` that it depends on, nearest first."""
+    values = set(mapping.node.input_ids)
+    for earlier in reversed(mapped[: mapping.node.index]):
+        if earlier.node.output_id in values:
+            values |= set(earlier.node.input_ids)
+            yield earlier

@@ -61,9 +61,9 @@ def _shorten(graph: XNNGraph, node: Any) -> None:  # noqa: ANN401 - ExecuTorch's
         if is_worth and _keeps_order(graph, moves):
             _become_reshape(graph, node, moves[0].input_id)
             return
-    if len(chain) > 1 and all(isinstance(each, XNNStaticTranspose) for each in chain[-2:]):
+    if len(chain) > 1 and all(isinstance(move, XNNStaticTranspose) for move in chain[-2:]):
         first, second = chain[-2:]
-        if len(_readers(graph, first.output_id)) == 1 and not _is_given(graph, first.output_id):
+        if len(_readers(graph, first.output_id)) == 1 and not _is_output(graph, first.output_id):
             second.perm = [first.perm[axis] for axis in second.perm]
             second.input_id = first.input_id
 
@@ -75,10 +75,10 @@ def _chain(graph: XNNGraph, last: Any) -> list[Any]:  # noqa: ANN401 - ExecuTorc
         for node in graph.xnodes
         if isinstance(node.xnode_union, _MOVES)
     }
-    found = [last]
-    while found[0].input_id in writers:
-        found.insert(0, writers[found[0].input_id])
-    return found
+    chain = [last]
+    while chain[0].input_id in writers:
+        chain.insert(0, writers[chain[0].input_id])
+    return chain
 
 
 def _keeps_order(graph: XNNGraph, moves: list[Any]) -> bool:
@@ -100,7 +100,7 @@ def _become_reshape(graph: XNNGraph, node: Any, source: int) -> None:  # noqa: A
     """Makes `node` a reshape of `source`, or has its readers read that where it is of that shape."""
     output = node.xnode_union.output_id
     dims = list(_tensor(_value(graph, output)).dims)
-    if dims == list(_tensor(_value(graph, source)).dims) and not _is_given(graph, output):
+    if dims == list(_tensor(_value(graph, source)).dims) and not _is_output(graph, output):
         for reader, name in _readers(graph, output):
             setattr(reader, name, source)
         graph.xnodes.remove(node)
@@ -115,7 +115,7 @@ def _take_unread(graph: XNNGraph) -> None:
         move = node.xnode_union
         if not isinstance(move, _MOVES):
             continue
-        if not _readers(graph, move.output_id) and not _is_given(graph, move.output_id):
+        if not _readers(graph, move.output_id) and not _is_output(graph, move.output_id):
             graph.xnodes.remove(node)
             graph.xvalues.remove(_value(graph, move.output_id))
 
@@ -127,22 +127,22 @@ def keep_products_float(graph: XNNGraph) -> int:
     program (src/subgraph.c, rewrite_dequant_bmm_at), and floats times integers have no SME2
     microkernel. That needs a zero point of 0 and no other reader, and so happens by chance.
     """
-    found = 0
+    count = 0
     for node in list(graph.xnodes):
         product = node.xnode_union
         if isinstance(product, XNNBatchMatrixMultiply):
             convert = _reads_integers(graph, product)
             if convert is not None:
                 _convert_flat(graph, convert)
-                found += 1
-    return found
+                count += 1
+    return count
 
 
 def _reads_integers(graph: XNNGraph, product: XNNBatchMatrixMultiply) -> XNode | None:
     """Returns what dequantises a product's second operand, where XNNPACK would leave it out."""
     number = product.input2_id
     writer = next(
-        (each for each in graph.xnodes if getattr(each.xnode_union, "output_id", None) == number),
+        (node for node in graph.xnodes if getattr(node.xnode_union, "output_id", None) == number),
         None,
     )
     if writer is None or not isinstance(writer.xnode_union, XNNConvert):
@@ -151,7 +151,7 @@ def _reads_integers(graph: XNNGraph, product: XNNBatchMatrixMultiply) -> XNode |
     scale = getattr(source.xvalue_union, "quant_params", None)
     is_read = (
         len(_readers(graph, number)) == 1
-        and not _is_given(graph, number)
+        and not _is_output(graph, number)
         and _tensor(source).datatype == XNNDatatype.xnn_datatype_qint8
         and _tensor(operand).datatype == XNNDatatype.xnn_datatype_fp32
         and isinstance(scale, PerTensorQuant)
@@ -166,27 +166,27 @@ def _convert_flat(graph: XNNGraph, node: XNode) -> None:
     A reshape to the shape that is there already would be left out by XNNPACK.
     """
     convert, handle = node.xnode_union, node.debug_handle
-    place = graph.xnodes.index(node)
-    source, target = (_value(graph, each) for each in (convert.input_id, convert.output_id))
+    index = graph.xnodes.index(node)
+    source, target = (_value(graph, value_id) for value_id in (convert.input_id, convert.output_id))
     dims = list(_tensor(target).dims)
-    flat_source, flat_target = (_add_row(graph, each) for each in (source, target))
+    flat_source, flat_target = (_add_row(graph, value) for value in (source, target))
     before = _reshape(convert.input_id, flat_source, [math.prod(dims)])
     after = _reshape(flat_target, convert.output_id, dims)
     convert.input_id, convert.output_id = flat_source, flat_target
-    graph.xnodes.insert(place + 1, XNode(xnode_union=after, debug_handle=handle))
-    graph.xnodes.insert(place, XNode(xnode_union=before, debug_handle=handle))
+    graph.xnodes.insert(index + 1, XNode(xnode_union=after, debug_handle=handle))
+    graph.xnodes.insert(index, XNode(xnode_union=before, debug_handle=handle))
 
 
 def _add_row(graph: XNNGraph, value: Any) -> int:  # noqa: ANN401 - ExecuTorch's XValue
     """Adds a value of the same type and scale in one dimension; returns its id."""
-    number: int = max(_tensor(each).id_out for each in graph.xvalues) + 1
+    number: int = max(_tensor(existing).id_out for existing in graph.xvalues) + 1
     tensor, union = _tensor(value), value.xvalue_union
     row = dataclasses.replace(
         tensor, id_out=number, num_dims=1, dims=[math.prod(tensor.dims)], flags=0
     )
     is_plain = isinstance(union, XNNTensorValue)
-    given = row if is_plain else dataclasses.replace(union, tensor_value=row)
-    graph.xvalues.append(XValue(xvalue_union=given))
+    row_value = row if is_plain else dataclasses.replace(union, tensor_value=row)
+    graph.xvalues.append(XValue(xvalue_union=row_value))
     return number
 
 
@@ -214,7 +214,7 @@ def _input_fields(node: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def _value(graph: XNNGraph, number: int) -> Any:  # noqa: ANN401 - ExecuTorch's XValue
-    return next(each for each in graph.xvalues if _tensor(each).id_out == number)
+    return next(value for value in graph.xvalues if _tensor(value).id_out == number)
 
 
 def _tensor(value: Any) -> XNNTensorValue:  # noqa: ANN401
@@ -227,6 +227,6 @@ def _kind(value: Any) -> tuple[object, ...]:  # noqa: ANN401
     return _tensor(value).datatype, getattr(value.xvalue_union, "quant_params", None)
 
 
-def _is_given(graph: XNNGraph, number: int) -> bool:
+def _is_output(graph: XNNGraph, number: int) -> bool:
     """Whether the caller gets this value."""
     return number in graph.output_ids or number in graph.input_ids

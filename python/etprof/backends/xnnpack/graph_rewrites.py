@@ -54,10 +54,10 @@ def _row_mean(value: Tensor) -> Tensor:
 
 def _repeated(value: Tensor, shape: Sequence[int]) -> Tensor:
     """Returns it in `shape`, each dimension of one repeated: as a product with ones."""
-    wanted = [
+    factors = [
         1 if is_ == should else should for is_, should in zip(value.shape, shape, strict=True)
     ]
-    return value * _aten().full.default(wanted, 1.0, dtype=value.dtype)  # type: ignore[no-any-return]
+    return value * _aten().full.default(factors, 1.0, dtype=value.dtype)  # type: ignore[no-any-return]
 
 
 class HalfActivations(GraphRewrite):
@@ -127,7 +127,7 @@ class KeptDimensions(GraphRewrite):
     ) -> Any:  # noqa: ANN401
         if not _is_static(value) or dtype not in (None, value.dtype) or not dim:
             return NotImplemented
-        dims = sorted(each % value.dim() for each in dim)
+        dims = sorted(axis % value.dim() for axis in dim)
         if value.dim() == 4 and dims == [2, 3] and not keepdim:
             mean = _aten().mean.dim(value, [2, 3], keepdim=True)
             return _reshape(mean, value.shape[:2])
@@ -192,17 +192,17 @@ class SpelledNorms(GraphRewrite):
             return NotImplemented
         rows = cls._as_rows(value, normalized_shape)
         # PyTorch's default is the spacing of the type that it computes in.
-        least = torch.finfo(rows.dtype).eps if eps is None else eps
-        return cls._scaled(value, rows, rows, weight, None, least)
+        epsilon = torch.finfo(rows.dtype).eps if eps is None else eps
+        return cls._scaled(value, rows, rows, weight, None, epsilon)
 
     @staticmethod
     def _as_rows(value: Tensor, normalized_shape: Sequence[int]) -> Tensor:
         """Returns [..., n] in float32, where n are all normalised elements, and no image."""
-        kept = list(value.shape[: value.dim() - len(normalized_shape)])
+        leading = list(value.shape[: value.dim() - len(normalized_shape)])
         # Of four dimensions the delegate would transpose each product's input and output.
-        if len(kept) == _IMAGE_DIMENSIONS - 1:
-            kept = [kept[0], kept[1] * kept[2]]
-        return _reshape(value, [*kept, math.prod(normalized_shape)]).float()
+        if len(leading) == _IMAGE_DIMENSIONS - 1:
+            leading = [leading[0], leading[1] * leading[2]]
+        return _reshape(value, [*leading, math.prod(normalized_shape)]).float()
 
     @staticmethod
     def _scaled(  # noqa: PLR0913, PLR0917
@@ -326,14 +326,14 @@ class PlainProducts(GraphRewrite):
 
     @staticmethod
     def _multiply(left: Tensor, right: Tensor) -> Any:  # noqa: ANN401
-        lead = left.shape[:-2]
-        if not _is_static(left, right) or len(lead) < 1 or right.shape[:-2] != lead:
+        leading = left.shape[:-2]
+        if not _is_static(left, right) or len(leading) < 1 or right.shape[:-2] != leading:
             return NotImplemented
-        count = math.prod(lead)
+        count = math.prod(leading)
         product = _aten().bmm.default(
             _reshape(left, [count, *left.shape[-2:]]), _reshape(right, [count, *right.shape[-2:]])
         )
-        return _reshape(product, [*lead, left.shape[-2], right.shape[-1]])
+        return _reshape(product, [*leading, left.shape[-2], right.shape[-1]])
 
 
 class PlainViews(GraphRewrite):
@@ -375,8 +375,8 @@ class PlainViews(GraphRewrite):
         if not _is_static(value) or not isinstance(index, int):
             return NotImplemented
         dim, index = dim % value.dim(), index % value.shape[dim]
-        kept = [size for axis, size in enumerate(value.shape) if axis != dim]
-        return _reshape(cls._part(value, dim, index, index + 1), kept)
+        shape = [size for axis, size in enumerate(value.shape) if axis != dim]
+        return _reshape(cls._part(value, dim, index, index + 1), shape)
 
     @classmethod
     def _unbind(cls, value: Tensor, dim: int = 0) -> Any:  # noqa: ANN401
@@ -409,9 +409,9 @@ class PlainViews(GraphRewrite):
     def _squeeze(value: Tensor, dim: int | Sequence[int]) -> Any:  # noqa: ANN401
         if not _is_static(value):
             return NotImplemented
-        dims = [each % value.dim() for each in ([dim] if isinstance(dim, int) else dim)]
-        kept = [size for axis, size in enumerate(value.shape) if not (axis in dims and size == 1)]
-        return _reshape(value, kept)
+        dims = [axis % value.dim() for axis in ([dim] if isinstance(dim, int) else dim)]
+        shape = [size for axis, size in enumerate(value.shape) if not (axis in dims and size == 1)]
+        return _reshape(value, shape)
 
     @staticmethod
     def _expand(value: Tensor, size: Sequence[int], *, implicit: bool = False) -> Any:  # noqa: ANN401
@@ -419,10 +419,12 @@ class PlainViews(GraphRewrite):
         if not _is_static(value):
             return NotImplemented
         more = len(size) - value.dim()
-        full = [value.shape[axis - more] if each == -1 else each for axis, each in enumerate(size)]
+        full = [
+            value.shape[axis - more] if length == -1 else length for axis, length in enumerate(size)
+        ]
         if list(value.shape) == full:
             return value
-        if not value.dtype.is_floating_point or not all(isinstance(each, int) for each in full):
+        if not value.dtype.is_floating_point or not all(isinstance(length, int) for length in full):
             return NotImplemented
         return _repeated(_reshape(value, [1] * more + list(value.shape)), full)
 
@@ -446,9 +448,9 @@ class PlainViews(GraphRewrite):
             return NotImplemented
         dim %= value.dim()
         before, size, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
-        parts = _reshape(value, [*before, size, 1, *after])
+        rows = _reshape(value, [*before, size, 1, *after])
         return _reshape(
-            _repeated(parts, [*before, size, repeats, *after]), [*before, size * repeats, *after]
+            _repeated(rows, [*before, size, repeats, *after]), [*before, size * repeats, *after]
         )
 
 

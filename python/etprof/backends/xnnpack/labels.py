@@ -51,7 +51,9 @@ _XNNPACK_TABLE: Final = {
     backend.RESIZE: ("Resize Bilinear",),
 }  # fmt: skip
 
-XNNPACK_CLASSES: Final = {name: entry for entry, names in _XNNPACK_TABLE.items() for name in names}
+XNNPACK_CLASSES: Final = {
+    name: operator_class for operator_class, names in _XNNPACK_TABLE.items() for name in names
+}
 
 _LABEL: Final = re.compile(
     r"(?P<base>[A-Za-z0-9][A-Za-z0-9 ]*) \((?P<detail>[^()]*)\)"
@@ -87,23 +89,25 @@ def parse_label(label: str) -> OperatorName:
     if match is None:
         return OperatorName(label, (), None, backend.UNKNOWN)
     base, microkernel = match["base"], match["microkernel"]
-    words = [word.strip() for word in match["detail"].split(",")]
-    types = tuple(word for word in words if word and word not in _LAYOUTS)
+    fields = [field.strip() for field in match["detail"].split(",")]
+    types = tuple(field for field in fields if field and field not in _LAYOUTS)
     by_microkernel = MICROKERNEL_CLASSES.get((base, microkernel or ""))
-    found = by_microkernel or XNNPACK_CLASSES.get(base, backend.UNKNOWN)
-    return OperatorName(base, types, microkernel, found)
+    operator_class = by_microkernel or XNNPACK_CLASSES.get(base, backend.UNKNOWN)
+    return OperatorName(base, types, microkernel, operator_class)
 
 
 def canonical_kind(text: str) -> str:
     """Makes one word of a node's kind or an operator's name: `MaxPooling2d`, `Max Pooling`."""
-    word = re.sub(r"[^a-z]", "", re.sub(r"\d+d?", "", text.lower()))
-    word = re.sub(r"^(static|dynamic)(?=.)", "", word)
-    return _SYNONYMS.get(word, word)
+    kind = re.sub(r"[^a-z]", "", re.sub(r"\d+d?", "", text.lower()))
+    kind = re.sub(r"^(static|dynamic)(?=.)", "", kind)
+    return _SYNONYMS.get(kind, kind)
 
 
-_KINDS: Final = {canonical_kind(name): entry for name, entry in XNNPACK_CLASSES.items()}
+_KINDS: Final = {
+    canonical_kind(name): operator_class for name, operator_class in XNNPACK_CLASSES.items()
+}
 NEUTRAL_KINDS: Final = frozenset(
-    kind for kind, entry in _KINDS.items() if entry.category == "Elementwise"
+    kind for kind, operator_class in _KINDS.items() if operator_class.category == "Elementwise"
 )
 
 

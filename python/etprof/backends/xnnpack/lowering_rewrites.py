@@ -141,7 +141,7 @@ class GraphEdit(LoweringRewrite):
     @classmethod
     def has_parts(cls) -> bool:
         """Whether the delegate's graph passes through a place where this can look at it."""
-        return all(hasattr(xnnpack_preprocess, each) for each in (_BACKEND, _SERIALIZE))
+        return all(hasattr(xnnpack_preprocess, name) for name in (_BACKEND, _SERIALIZE))
 
     @classmethod
     @abstractmethod
@@ -232,8 +232,8 @@ def _cast_visitor(visitor: type[Any]) -> type[Any]:
                 super().define_node(node, xnn_graph, vals_to_ids, debug_handle)
                 return
             source = node.args[0]
-            for each in (source, node):
-                self.define_tensor(each, xnn_graph, vals_to_ids)
+            for tensor_node in (source, node):
+                self.define_tensor(tensor_node, xnn_graph, vals_to_ids)
             ends = {"input_id": vals_to_ids[source], "output_id": vals_to_ids[node]}  # type: ignore[index]
             convert = XNNConvert(**ends, flags=0)
             xnn_graph.xnodes.append(XNode(xnode_union=convert, debug_handle=debug_handle))
@@ -245,9 +245,9 @@ def _pointwise_visitor(visitor: type[Any]) -> type[Any]:
     class PointwiseVisitor(visitor):  # type: ignore[misc] # ExecuTorch's
         _weight: torch.fx.Node | None = None
 
-        def define_node(self, node: torch.fx.Node, *rest: Any) -> None:  # noqa: ANN401
+        def define_node(self, node: torch.fx.Node, *args: Any) -> None:  # noqa: ANN401
             self._weight = node.args[1] if _is_pointwise(node) else None  # type: ignore[assignment]
-            super().define_node(node, *rest)
+            super().define_node(node, *args)
 
         def define_tensor(
             self,
@@ -280,7 +280,7 @@ def rewritten_lowering(names: Collection[str]) -> Iterator[Counter[str]]:
 
     Yields how much those found that see the delegate's graph alone, and no operator.
     """
-    visitors, found = {}, Counter[str]()
+    visitors, edit_counts = {}, Counter[str]()
     remove = getattr(RemoveRedundantCopyPass, _REMOVE_COPY)
     tag = getattr(ChannelsLastTaggedReshapePass, _TAG_COPY)
     if HalfPointwiseWeights.name in names:
@@ -292,24 +292,24 @@ def rewritten_lowering(names: Collection[str]) -> Iterator[Counter[str]]:
         changed.enter_context(patch.dict(_VISITORS, visitors))
         changed.enter_context(patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove))
         changed.enter_context(patch.object(ChannelsLastTaggedReshapePass, _TAG_COPY, tag))
-        edits = [each for each in _GRAPH_EDITS if each.name in names]
+        edits = [edit for edit in _GRAPH_EDITS if edit.name in names]
         if edits:
             delegate = getattr(xnnpack_preprocess, _BACKEND)
-            editing = staticmethod(_editing(delegate.preprocess, edits, found))
+            editing = staticmethod(_editing(delegate.preprocess, edits, edit_counts))
             changed.enter_context(patch.object(delegate, "preprocess", editing))
-        yield found
+        yield edit_counts
 
 
 def _editing(
-    preprocess: Callable[..., Any], edits: Sequence[type[GraphEdit]], found: Counter[str]
+    preprocess: Callable[..., Any], edits: Sequence[type[GraphEdit]], edit_counts: Counter[str]
 ) -> Callable[..., Any]:
     """Returns it with the graph edited before it is serialised; free shapes stay as they are."""
     serialize = getattr(xnnpack_preprocess, _SERIALIZE)
 
-    def edit(graph: Any, *rest: Any) -> Any:  # noqa: ANN401 - ExecuTorch's
-        for each in edits:
-            found[each.name] += each.named(each.edit)(graph)
-        return serialize(graph, *rest)
+    def edit(graph: Any, *args: Any) -> Any:  # noqa: ANN401 - ExecuTorch's
+        for rewrite in edits:
+            edit_counts[rewrite.name] += rewrite.named(rewrite.edit)(graph)
+        return serialize(graph, *args)
 
     def run(program: torch.export.ExportedProgram, *specs: Any) -> Any:  # noqa: ANN401
         if not all(map(_is_static, program.graph.nodes)):

@@ -30,10 +30,10 @@ def _is(node: object, *names: str) -> bool:
 
 def _argument(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatever it is
     """Returns an argument by its name in ATen, wherever it stands; its default where it is not."""
-    for place, each in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if each.name == name:
-            given = node.args[place] if place < len(node.args) else each.default_value
-            return node.kwargs.get(name, given)
+    for index, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name == name:
+            value = node.args[index] if index < len(node.args) else argument.default_value
+            return node.kwargs.get(name, value)
     raise LookupError(name)
 
 
@@ -83,10 +83,10 @@ class FoldedBatchNorms(ProgramRewrite):
         reader = readers[0] if len(readers) == 1 else None
         if reader is None or not _is(reader, _CONVOLUTION, _LINEAR):
             return None
-        parts: tuple[Any, ...] = (*norm.args[1:5], *reader.args[1:3])
+        parameters: tuple[Any, ...] = (*norm.args[1:5], *reader.args[1:3])
         shape = norm.meta["val"].shape
         is_whole = reader.args[0] is norm and all(
-            each is None or each in constants for each in parts
+            parameter is None or parameter in constants for parameter in parameters
         )
         if not is_whole or not all(isinstance(size, int) for size in shape):
             return None
@@ -99,30 +99,30 @@ class FoldedBatchNorms(ProgramRewrite):
         return reader if is_plain and _argument(reader, "groups") == 1 else None
 
     @classmethod
-    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+    def edit(cls, program: torch.export.ExportedProgram, norm: torch.fx.Node) -> None:
         """Scales the reader's weights, and adds to its bias what the norm adds."""
         import torch
 
-        (reader,) = place.users
+        (reader,) = norm.users
         graph, aten = program.graph, torch.ops.aten
-        kept = {name: value for name, value in reader.meta.items() if name != "val"}
+        metadata = {name: value for name, value in reader.meta.items() if name != "val"}
 
         def call(target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:  # noqa: ANN401
             node: torch.fx.Node = graph.call_function(target, args, kwargs)
-            node.meta = dict(kept)
+            node.meta = dict(metadata)
             return node
 
         def wide(node: Any) -> torch.fx.Node:  # noqa: ANN401
             return call(aten._to_copy.default, node, dtype=torch.float32)
 
-        _, factor, offset, mean, variance = (_argument(place, name) for name in
+        _, factor, offset, mean, variance = (_argument(norm, name) for name in
             ("input", "weight", "bias", "running_mean", "running_var"))  # fmt: skip
         weight, bias = _argument(reader, "weight"), _argument(reader, "bias")
         dtype, axes = weight.meta["val"].dtype, weight.meta["val"].dim()
         row = [1, -1, *[1] * (axes - 2)]
         with graph.inserting_before(reader):
             scale = call(aten.rsqrt.default,
-                         call(aten.add.Tensor, wide(variance), _argument(place, "eps")))  # fmt: skip
+                         call(aten.add.Tensor, wide(variance), _argument(norm, "eps")))  # fmt: skip
             if factor is not None:
                 scale = call(aten.mul.Tensor, scale, wide(factor))
             shift = call(aten.neg.default, call(aten.mul.Tensor, wide(mean), scale))
@@ -133,9 +133,11 @@ class FoldedBatchNorms(ProgramRewrite):
             more = call(aten.sum.dim_IntList, added, list(range(1, axes)))
             if bias is not None:
                 more = call(aten.add.Tensor, more, wide(bias))
-            weights = [call(aten._to_copy.default, each, dtype=dtype) for each in (scaled, more)]
-        reader.args = (place.args[0], *weights, *reader.args[3:])
-        graph.erase_node(place)
+            weights = [
+                call(aten._to_copy.default, tensor, dtype=dtype) for tensor in (scaled, more)
+            ]
+        reader.args = (norm.args[0], *weights, *reader.args[3:])
+        graph.erase_node(norm)
 
 
 class FoldedConstants(ProgramRewrite):
@@ -157,40 +159,43 @@ class FoldedConstants(ProgramRewrite):
 
         None where all that would be stored instead is larger than a program should become.
         """
-        found = find_constants(program)
+        constants = find_constants(program)
         calls = [
-            node for node in program.graph.nodes if node in found if node.op == "call_function"
+            node for node in program.graph.nodes if node in constants if node.op == "call_function"
         ]
-        checks = {each for each in program.graph.nodes if _is(each, _CHECK)}
-        stored = [call for call in calls if not set(call.users) <= found | checks]
-        if sum(each.meta["val"].numel() for each in stored) > _MOST_STORED:
+        checks = {node for node in program.graph.nodes if _is(node, _CHECK)}
+        stored = [call for call in calls if not set(call.users) <= constants | checks]
+        if sum(call.meta["val"].numel() for call in stored) > _MOST_STORED:
             return []
-        return [each for each in calls if not _is(each, *_SAME_VALUE)]
+        return [call for call in calls if not _is(call, *_SAME_VALUE)]
 
     @classmethod
-    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+    def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Does nothing: constants are folded after every rewriting."""
-        del program, place
+        del program, node
 
 
 def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
     """Returns the nodes whose values no input has a part in; quantised weights are not followed."""
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
-    found: set[torch.fx.Node] = set()
+    constants: set[torch.fx.Node] = set()
     for node in program.graph.nodes:
         if node.op == "placeholder":
             buffer = signature.inputs_to_buffers.get(node.name)
-            known = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}
-            if node.name in known or (buffer is not None and buffer not in changed):
-                found.add(node)
+            parameters = {
+                *signature.inputs_to_parameters,
+                *signature.inputs_to_lifted_tensor_constants,
+            }
+            if node.name in parameters or (buffer is not None and buffer not in changed):
+                constants.add(node)
         elif (
             node.op == "call_function"
             and _is_foldable(node)
-            and all(input_node in found for input_node in node.all_input_nodes)
+            and all(input_node in constants for input_node in node.all_input_nodes)
         ):
-            found.add(node)
-    return found
+            constants.add(node)
+    return constants
 
 
 def _is_foldable(node: torch.fx.Node) -> bool:

@@ -93,13 +93,15 @@ def kernel_table() -> dict[str, object]:
 
 @functools.cache
 def _levels_by_types() -> dict[tuple[str, ...], frozenset[str]]:
-    found: dict[tuple[str, ...], set[str]] = {}
+    levels_by_types: dict[tuple[str, ...], set[str]] = {}
     names = kernel_table()["kernels"]
     for name in names if isinstance(names, list) else ():
         kernel = parse_kernel_name(name)
         if not kernel.is_packing and kernel.destination and kernel.level:
-            found.setdefault((kernel.destination, *kernel.inputs), set()).add(kernel.level)
-    return {types: frozenset(levels) for types, levels in found.items()}
+            levels_by_types.setdefault((kernel.destination, *kernel.inputs), set()).add(
+                kernel.level
+            )
+    return {types: frozenset(levels) for types, levels in levels_by_types.items()}
 
 
 def describe_source() -> str:
@@ -262,12 +264,12 @@ def _are_types_known(name: OperatorName) -> bool:
 
 
 def _exclude(reasons: _Reasons, facts: OperatorFacts) -> SmeRoute | None:
-    found = ((code, text, source) for code, text, source, holds in reasons if holds(facts))
-    for code, text, source in found:
+    matching = ((code, text, source) for code, text, source, holds in reasons if holds(facts))
+    for code, text, source in matching:
         version = str(kernel_table()["executorch"]).partition("+")[0]
-        told = f" (true of ExecuTorch {version})" if code in _OF_THIS_VERSION else ""
+        scope = f" (true of ExecuTorch {version})" if code in _OF_THIS_VERSION else ""
         known_from = source.format(source=describe_source())
-        return SmeRoute("excluded", Reason(code, f"{text}{told}", known_from))
+        return SmeRoute("excluded", Reason(code, f"{text}{scope}", known_from))
     return None
 
 
@@ -293,8 +295,8 @@ def _named_route(facts: OperatorFacts) -> SmeRoute:
     packed = find_packed_type(facts.name.data_types)
     is_told = facts.mode in _MODES
     if packed is None or packed.name not in facts.name.data_types:
-        found = _exclude(_NEITHER_COUNTED_NOR_NAMED, facts) if is_told else None
-        return found or SmeRoute("unknown")
+        excluded = _exclude(_NEITHER_COUNTED_NOR_NAMED, facts) if is_told else None
+        return excluded or SmeRoute("unknown")
     says_sme = is_told or not packed.has_plain_kernels
     is_product = facts.name.microkernel_type in _PRODUCT_MICROKERNELS
     return SmeRoute("named" if says_sme and is_product else "unknown")

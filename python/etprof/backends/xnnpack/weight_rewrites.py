@@ -60,15 +60,15 @@ class ChannelWeights(GraphRewrite):
 
         if not cls._are_rows(value, block_size) or zero_point is None:
             return NotImplemented
-        own, dtype = torch.ops.quantized_decomposed, output_dtype or torch.float32
+        operators, dtype = torch.ops.quantized_decomposed, output_dtype or torch.float32
         if (quant_min, quant_max) == _FOUR_BITS and value.dim() == 2:
             scales, zeros = scale.reshape(scale.numel()), zero_point.reshape(scale.numel())
-            return own.dequantize_per_channel.default(
+            return operators.dequantize_per_channel.default(
                 value, scales, zeros, 0, *_FOUR_BITS, input_dtype, out_dtype=dtype
             )
         if (quant_min, quant_max) != _EIGHT_BITS:
             return NotImplemented
-        return own.dequantize_per_token.default(
+        return operators.dequantize_per_token.default(
             value, scale, zero_point, *_EIGHT_BITS, input_dtype, dtype
         )
 
@@ -107,8 +107,8 @@ class ChannelWeights(GraphRewrite):
         is_plain = mapping_type == "ASYMMETRIC" and (quant_min, quant_max) == _EIGHT_BITS
         if not is_plain or not cls._are_rows(value, block_size):
             return NotImplemented
-        own = torch.ops.quantized_decomposed
-        return own.choose_qparams_per_token_asymmetric.default(value, target_dtype)
+        operators = torch.ops.quantized_decomposed
+        return operators.choose_qparams_per_token_asymmetric.default(value, target_dtype)
 
 
 class ChannelScales(GraphRewrite):

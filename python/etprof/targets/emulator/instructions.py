@@ -134,7 +134,7 @@ def _read_functions(elf: ELFFile) -> Functions:
     free = np.flatnonzero(np.diff(numbers < 0, prepend=False, append=False))
     for start, end in free.reshape(-1, 2).tolist():
         add(begin + start * _WORD, begin + end * _WORD, f"code at {begin + start * _WORD:#x}")
-    execute = next(address for address, name in named.items() if COUNTED.entry in name)
+    execute = next(address for address, name in named.items() if COUNTED.entry_symbol in name)
     return Functions(
         begin, tuple(names), numbers, execute, _find_stub(elf, plt["sh_addr"], COUNTED.border)
     )
