@@ -110,7 +110,7 @@ def _run(files: ExportedFiles, method: str) -> list[tuple[int | None, OperatorEv
 
 def _is_product(operator: OperatorEvidence) -> bool:
     products = {canonical_kind(kind) for kind in PRODUCTS}
-    return operator.is_delegated and canonical_kind(operator.parts.base) in products
+    return operator.is_delegated and canonical_kind(operator.parsed_name.base) in products
 
 
 def _show(title: str, pairs: list[Pair], wrong: list[Pair]) -> None:

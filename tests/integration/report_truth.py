@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.findings.finding import known
+from etprof.analysis.findings.finding import required
 from etprof.etdump.reader import load_etdump
 from tests.known_etdumps import timed
 
@@ -90,8 +90,8 @@ def check_comparison(comparison: Comparison) -> None:
     if any(side.is_in_doubt for side in sides):
         assert waterfall is None
     else:
-        assert abs(known(waterfall).residual_ns) < 1e-3
-        assert abs(known(waterfall).steps[-1].delta_ns) < 1e-3
+        assert abs(required(waterfall).residual_ns) < 1e-3
+        assert abs(required(waterfall).steps[-1].delta_ns) < 1e-3
     check_alignment(comparison)
 
 

@@ -35,8 +35,8 @@ def laboratory(exports: Exports, tmp_path_factory: pytest.TempPathFactory) -> La
 
 def test_fp16_types_become_packed_with_sme2(laboratory: Laboratory) -> None:
     found = laboratory.evidence("toy_fp16", "sme2")
-    packed = [o for o in found.operators if "PF16" in o.parts.data_types]
-    assert {o.parts.base for o in packed} == {"Convolution", "Fully Connected"}
+    packed = [o for o in found.operators if "PF16" in o.parsed_name.data_types]
+    assert {o.parsed_name.base for o in packed} == {"Convolution", "Fully Connected"}
     assert all(o.level == "sme2" and o.grade == "A" for o in packed)
 
 
@@ -130,8 +130,8 @@ def test_operators_that_are_not_packed_call_no_sme_kernel(
 def test_mobilenet_has_its_known_layers(laboratory: Laboratory) -> None:
     # GIVEN MobileNetV2's 52 convolutions, 17 of them depthwise, and its classifier
     operators = laboratory.evidence("mobilenet_v2", "sme2").operators
-    depthwise = [o for o in operators if o.parts.microkernel_type == "DWConv"]
-    products = [o for o in operators if o.parts.microkernel_type in {"GEMM", "IGEMM"}]
+    depthwise = [o for o in operators if o.parsed_name.microkernel_type == "DWConv"]
+    products = [o for o in operators if o.parsed_name.microkernel_type in {"GEMM", "IGEMM"}]
     assert (len(depthwise), len(products)) == (17, 36)
     assert all(not o.kernels for o in depthwise)
 
@@ -178,7 +178,7 @@ def test_three_vector_lengths_do_the_same_work_in_other_tiles(laboratory: Labora
     }
     assert [each.count_level("sme2") for each in counted.values()] == [9, 17, 33]
     stem, last = (
-        [use for use in tile_uses(counted) if use.operator.parts.base == base]
+        [use for use in tile_uses(counted) if use.operator.parsed_name.base == base]
         for base in ("Convolution", "Fully Connected")
     )
     for uses in (stem, last):

@@ -116,4 +116,4 @@ def test_the_local_target_traces_with_the_installed_runner(
     assert len(found.run.counted) == len(target.sme_modes())
     assert [check for check in found.outputs if not check.is_within] == []
     (first, *_) = found.run.counted.values()
-    assert [o.parts.base for o in first.operators if o.could_use_sme2]
+    assert [o.parsed_name.base for o in first.operators if o.could_use_sme2]

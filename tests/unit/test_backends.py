@@ -13,7 +13,7 @@ import pytest
 import etprof
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.compare.pairs import compare_within
-from etprof.analysis.findings.finding import known
+from etprof.analysis.findings.finding import required
 from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.backends import registry
@@ -86,7 +86,7 @@ def test_per_channel_products_are_told_although_their_name_is_one_on_both_sides(
         ]
     )
     (comparison,) = compare_within(analyze(tmp_path / "r", run))
-    panel = known(timed(comparison).amdahl)
+    panel = required(timed(comparison).amdahl)
     assert panel.accelerated_operators == 1
     assert panel.accelerated_speed_up == pytest.approx(2.5)
     assert panel.ceiling == pytest.approx(6.0)
@@ -123,7 +123,7 @@ def test_every_part_asks_the_one_function(tmp_path: Path) -> None:
     groups = assessment.findings_of("on").why_not_sme2
     assert sum(len(group.operators) for group in groups) == takes.count(False)
     (comparison,) = assessment.comparisons
-    assert known(timed(comparison).amdahl).accelerated_operators == takes.count(True)
+    assert required(timed(comparison).amdahl).accelerated_operators == takes.count(True)
 
 
 def test_the_packed_types_stand_in_one_table() -> None:

@@ -13,7 +13,7 @@ from etprof.analysis.compare.comparability import find_differences, refuse_unlik
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, match_runs
 from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
-from etprof.analysis.findings.finding import known
+from etprof.analysis.findings.finding import required
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
@@ -51,7 +51,7 @@ def test_off_is_the_baseline(comparison: Comparison) -> None:
 
 
 def test_waterfall_is_the_description_and_closes(comparison: Comparison) -> None:
-    waterfall = known(timed(comparison).waterfall)
+    waterfall = required(timed(comparison).waterfall)
     assert waterfall.baseline_ns == OFF_TOTAL_US * US
     assert waterfall.candidate_ns == ON_TOTAL_US * US
     deltas = {step.label: step.delta_ns / US for step in waterfall.steps if step.delta_ns}
@@ -69,7 +69,7 @@ def test_waterfall_is_the_description_and_closes(comparison: Comparison) -> None
 
 
 def test_largest_steps_and_the_rest_still_close(comparison: Comparison) -> None:
-    waterfall = known(timed(comparison).waterfall)
+    waterfall = required(timed(comparison).waterfall)
     shown = waterfall.largest(2)
     assert [step.label for step in shown][:2] == [
         "Convolution (NHWC, PF16) IGEMM #1",
@@ -104,7 +104,7 @@ def test_categories_and_shares(comparison: Comparison) -> None:
 
 
 def test_amdahl_panel(comparison: Comparison) -> None:
-    panel = known(timed(comparison).amdahl)
+    panel = required(timed(comparison).amdahl)
     assert panel.accelerated_operators == 3
     assert panel.accelerated_share == pytest.approx(800 / OFF_TOTAL_US)
     assert panel.accelerated_speed_up == pytest.approx(800 / 185)
@@ -134,7 +134,7 @@ def test_what_became_faster_on_sme_counts_in_every_type(
         for name, sme, types, us in sides
     ])  # fmt: skip
     (found,) = compare_within(analyze(tmp_path / "r", run))
-    panel = known(timed(found).amdahl)
+    panel = required(timed(found).amdahl)
     assert panel.accelerated_operators == 1
     assert panel.accelerated_speed_up == pytest.approx(3)
 
@@ -159,9 +159,9 @@ def test_equal_runs_are_no_difference(tmp_path: Path) -> None:
     (found,) = compare_within(analyze(tmp_path / "r", Run(same)))
     assert found.latency is not None
     assert found.latency.verdict == "no difference"
-    assert all(step.delta_ns == 0 for step in known(timed(found).waterfall).steps)
-    assert known(timed(found).amdahl).accelerated_operators == 0
-    assert known(timed(found).amdahl).ceiling == 1.0
+    assert all(step.delta_ns == 0 for step in required(timed(found).waterfall).steps)
+    assert required(timed(found).amdahl).accelerated_operators == 0
+    assert required(timed(found).amdahl).ceiling == 1.0
 
 
 def test_emulated_times_are_never_compared(tmp_path: Path) -> None:

@@ -465,7 +465,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
             "; waterfall, Amdahl's law and gains are withheld: "
             "measure again when the machine is quiet"
         )
-    if experiment.split.times and not left_out.band_was_known:
+    if experiment.split.times and not left_out.has_enough_for_band:
         notes.append(
             f"{name}: {recorded} are too few to tell a disturbed one from the others in the "
             f"operator split; record at least {LEAST_FOR_BAND}"

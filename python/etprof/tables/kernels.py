@@ -79,7 +79,7 @@ def _computing(operator: OperatorEvidence | None) -> str | None:
 
 
 def _types(operator: OperatorEvidence | None) -> str | None:
-    return (", ".join(operator.parts.data_types) or None) if operator else None
+    return (", ".join(operator.parsed_name.data_types) or None) if operator else None
 
 
 def _reason(row: _ModeRow) -> str | None:

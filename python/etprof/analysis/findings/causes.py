@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
     from etprof.run.delegation import GraphOperator
 
-_WORDS: Final = {
+_DESCRIPTIONS: Final = {
     "scaled_dot_product_attention": "attention, with its safe softmax and expands",
     "batch_norm": "a batch norm that is not folded into a convolution",
     "layer_norm": "a layer norm",
@@ -51,7 +51,7 @@ class Cause:
     operator: str
     """ATen's name, such as `scaled_dot_product_attention`."""
     details: tuple[OperatorDetail, ...]
-    places: int
+    occurrences: int
     """How often the model has it."""
     lines: tuple[str, ...]
     rewrites: tuple[str, ...]
@@ -59,26 +59,26 @@ class Cause:
     """What the partitioner said, where no rewrite is known."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What it is, for people."""
-        return _WORDS.get(self.operator, f"`{self.operator}` of the model")
+        return _DESCRIPTIONS.get(self.operator, f"`{self.operator}` of the model")
 
     def __str__(self) -> str:
-        times = f" ({self.places} times)" if self.places > 1 else ""
+        times = f" ({self.occurrences} times)" if self.occurrences > 1 else ""
         at = f" at {', '.join(self.lines[:_SHOWN_LINES])}" if self.lines else ""
-        return f"{self.words}{times}{at}"
+        return f"{self.description}{times}{at}"
 
 
 def traced_kind(operator: GraphOperator) -> str | None:
     """Returns ATen's name of what an operator was decomposed from, such as `layer_norm`."""
-    parts = (operator.traced_as or "").split(".")
-    return parts[1] if len(parts) > 1 else None
+    components = (operator.traced_as or "").split(".")
+    return components[1] if len(components) > 1 else None
 
 
 def kinds_of(detail: OperatorDetail) -> set[str]:
     """Returns ATen's names of all that an operator computes; empty when the export did not say."""
     behind = detail.attribution.behind if detail.attribution else ()
-    return {kind for each in behind if (kind := traced_kind(each))}
+    return {kind for operator in behind if (kind := traced_kind(operator))}
 
 
 def find_causes(details: Iterable[OperatorDetail]) -> tuple[Cause, ...]:
@@ -86,12 +86,12 @@ def find_causes(details: Iterable[OperatorDetail]) -> tuple[Cause, ...]:
 
     Those of which nothing is known are in no group.
     """
-    found: dict[str, list[tuple[OperatorDetail, GraphOperator]]] = {}
+    members_by_kind: dict[str, list[tuple[OperatorDetail, GraphOperator]]] = {}
     for detail in details:
         behind = detail.attribution.behind if detail.attribution else ()
         if behind and (kind := traced_kind(behind[0])):
-            found.setdefault(kind, []).append((detail, behind[0]))
-    causes = [_cause(kind, members) for kind, members in found.items()]
+            members_by_kind.setdefault(kind, []).append((detail, behind[0]))
+    causes = [_cause(kind, members) for kind, members in members_by_kind.items()]
     return tuple(sorted(causes, key=lambda cause: -_weight(cause.details)))
 
 
@@ -102,7 +102,7 @@ def _weight(details: Sequence[OperatorDetail]) -> float:
 
 def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -> Cause:
     sources = [operator.origin.source for _, operator in members]
-    rewrites = dict.fromkeys(name for _, each in members for name in each.rewrites)
+    rewrites = dict.fromkeys(name for _, operator in members for name in operator.rewrites)
     reasons = dict.fromkeys(
         f"{detail.row.base}: {operator.reason}" for detail, operator in members if operator.reason
     )
@@ -124,10 +124,10 @@ def command_for(
     if not names:
         return None
     program = subject.insight.experiment.program
-    asked = program.exported.asked_as if program.exported else program.model and program.model.name
+    model = program.exported.asked_as if program.exported else program.model and program.model.name
     dtype = ["--dtype", program.precision] if program.precision else []
     command = command_line(
-        "export", as_operand(asked or "MODEL"), *dtype, "--rewrite", ",".join(names)
+        "export", as_operand(model or "MODEL"), *dtype, "--rewrite", ",".join(names)
     )
     return f"`{command}`"
 
@@ -143,10 +143,10 @@ def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:
     steps = []
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         steps.append(f"{'; '.join(map(str, mended))}: {command} takes them into the delegate")
-    rest = [cause for cause in causes if not cause.rewrites and cause.reasons]
-    if rest:
-        told = (f"{cause}: {cause.reasons[0].partition(': ')[2]}" for cause in rest[:4])
-        steps.append(f"without a rewrite: {'; '.join(told)}")
+    unmended = [cause for cause in causes if not cause.rewrites and cause.reasons]
+    if unmended:
+        explanations = (f"{cause}: {cause.reasons[0].partition(': ')[2]}" for cause in unmended[:4])
+        steps.append(f"without a rewrite: {'; '.join(explanations)}")
     return "; ".join(steps) or describe_reasons(details)
 
 
@@ -164,8 +164,8 @@ def show_causes(details: Sequence[OperatorDetail]) -> tuple[EvidenceRow, ...]:
     """Shows each cause with how many operators it became and what they take."""
     return tuple(
         EvidenceRow(
-            cause.words,
-            f"{count_of(len(cause.details), 'operator')} from {count_of(cause.places, 'place')}"
+            cause.description,
+            f"{count_of(len(cause.details), 'operator')} from {count_of(cause.occurrences, 'place')}"
             + (f", {format_duration(sum_ns(cause.details))}" if _are_timed(cause.details) else ""),
         )
         for cause in find_causes(details)

@@ -46,10 +46,12 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
         for name in _EXPORTS
         if name != subject.insight.experiment.program.precision
     }
-    ways = {
-        name: each for name, each in by_precision.items() if _is_more(subject, each, now, products)
+    better = {
+        name: nodes
+        for name, nodes in by_precision.items()
+        if _is_more(subject, nodes, now, products)
     }
-    if not ways and not _is_more(subject, [*now, *rewritten], now, products):
+    if not better and not _is_more(subject, [*now, *rewritten], now, products):
         return None
     names = dict.fromkeys(name for node in rewritten for name in node.sme2_rewrites)
     command = command_for(subject, (), also=tuple(names))
@@ -59,17 +61,18 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
         both = [*now, *rewritten]
         rows.append(EvidenceRow(f"--rewrite {','.join(names)}", _gained(both, now, products)))
     rows += [
-        EvidenceRow(f"--dtype {name}", _gained(each, now, products)) for name, each in ways.items()
+        EvidenceRow(f"--dtype {name}", _gained(nodes, now, products))
+        for name, nodes in better.items()
     ]
-    most = max([*map(len, ways.values()), len(now) + len(rewritten)]) - len(now)
+    additional = max([*map(len, better.values()), len(now) + len(rewritten)]) - len(now)
     steps = [command] if command else []
-    steps += [f"`--dtype {name}`" for name in ways]
+    steps += [f"`--dtype {name}`" for name in better]
     return Finding(
         title="Another export puts more on SME2",
         severity="medium",
         summary=(
             f"{len(now)} {of}, with {_work(now, products)}, have an SME2 kernel as the model is "
-            f"exported; up to {most} more would have one, by {_source(subject)}."
+            f"exported; up to {additional} more would have one, by {_source(subject)}."
         ),
         evidence=tuple(rows),
         action=(
@@ -81,13 +84,15 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
 
 def _is_more(
     subject: Subject,
-    other: Sequence[DelegateNode],
+    alternative: Sequence[DelegateNode],
     now: Sequence[DelegateNode],
     products: Sequence[DelegateNode],
 ) -> bool:
     """Whether it is more operators, and a share of the work that is worth saying."""
-    gained = _macs(other) - _macs(now)
-    return len(other) > len(now) and gained >= subject.thresholds.least_share * _macs(products)
+    gained = _macs(alternative) - _macs(now)
+    return len(alternative) > len(now) and gained >= subject.thresholds.least_share * _macs(
+        products
+    )
 
 
 def _macs(nodes: Sequence[DelegateNode]) -> int:
@@ -95,14 +100,20 @@ def _macs(nodes: Sequence[DelegateNode]) -> int:
 
 
 def _work(nodes: Sequence[DelegateNode], products: Sequence[DelegateNode]) -> str:
-    whole = _macs(products)
-    return f"{format_share(_macs(nodes) / whole)} of their work" if whole else "work not known"
+    total_macs = _macs(products)
+    return (
+        f"{format_share(_macs(nodes) / total_macs)} of their work"
+        if total_macs
+        else "work not known"
+    )
 
 
 def _gained(
-    other: Sequence[DelegateNode], now: Sequence[DelegateNode], products: Sequence[DelegateNode]
+    alternative: Sequence[DelegateNode],
+    now: Sequence[DelegateNode],
+    products: Sequence[DelegateNode],
 ) -> str:
-    return f"{len(other) - len(now):+d}: {len(other)}, {_work(other, products)}"
+    return f"{len(alternative) - len(now):+d}: {len(alternative)}, {_work(alternative, products)}"
 
 
 def _source(subject: Subject) -> str:
@@ -127,8 +138,8 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
     """Products whose rows and columns fill little of the tiles that SME2 computes whole."""
     limits = subject.thresholds
     small = [use for use in uses if (tile_share([use]) or 1.0) < limits.tile_share]
-    chosen = {id(use.operator) for use in small}
-    details = slowest_first(d for d in subject.details if id(d.evidence) in chosen)
+    small_ids = {id(use.operator) for use in small}
+    details = slowest_first(d for d in subject.details if id(d.evidence) in small_ids)
     if not details or not is_worth(subject, details, uses):
         return None
     rows = [
@@ -158,12 +169,15 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
 
 def is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:
     """By time where there is some, else by what all tiles compute."""
-    least = subject.thresholds.least_share
+    least_share = subject.thresholds.least_share
     if subject.is_timed:
-        return subject.reaches(details, least)
-    own = {id(detail.evidence) for detail in details}
+        return subject.reaches(details, least_share)
+    evidence_ids = {id(detail.evidence) for detail in details}
     computed = sum(use.computed for use in uses)
-    return sum(use.computed for use in uses if id(use.operator) in own) >= least * computed
+    return (
+        sum(use.computed for use in uses if id(use.operator) in evidence_ids)
+        >= least_share * computed
+    )
 
 
 def _waste(use: TileUse) -> str:

@@ -87,20 +87,20 @@ def _splitting(subject: Subject) -> list[OperatorDetail]:
 @rule("F6", "a large part is of category Other")
 def find_high_other(subject: Subject) -> Finding | None:
     """What is neither convolution, product, movement nor elementwise is large."""
-    other = subject.in_category("Other")
+    other_operators = subject.in_category("Other")
     limits, excess = subject.thresholds, subject.exceeds_reference("Other")
     above = excess >= limits.reference_excess
-    if not subject.reaches(other, limits.other_share) and not above:
+    if not subject.reaches(other_operators, limits.other_share) and not above:
         return None
-    beside = f"; {format_share(excess)} more than in the reference" if above else ""
-    top = ", ".join(dict.fromkeys(detail.row.base for detail in other[:3]))
-    remedy = describe_remedy(subject, other)
+    excess_text = f"; {format_share(excess)} more than in the reference" if above else ""
+    top = ", ".join(dict.fromkeys(detail.row.base for detail in other_operators[:3]))
+    remedy = describe_remedy(subject, other_operators)
     return Finding(
         '"Other" operators are a large part',
         "medium",
-        f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}.",
+        f"{count_of(len(other_operators), 'operator')} of category Other: {subject.weigh(other_operators)}{excess_text}.",
         f"look first at {top}, which take most of it" + (f"; {remedy}" if remedy else ""),
-        *subject.cost(other),
+        *subject.cost(other_operators),
     )
 
 
@@ -109,13 +109,13 @@ def find_overhead(subject: Subject) -> Finding | None:
     """Time inside the execution that belongs to no operator."""
     split, limit = subject.split, subject.thresholds.overhead_share
     certain = {
-        len(split.rows) + place: _certain_ns(row) for place, row in enumerate(split.overheads)
+        len(split.rows) + index: _certain_ns(row) for index, row in enumerate(split.overheads)
     }
     total = sum(certain.values())
     # A file whose clock stood still has no time to share out.
     if not subject.total_ns or total < limit * subject.total_ns:
         return None
-    claims = {place: ns / split.parts[place][1].mean_ns for place, ns in certain.items() if ns > 0}
+    claims = {index: ns / split.parts[index][1].mean_ns for index, ns in certain.items() if ns > 0}
     calls = len(
         {detail.row.instruction_id for detail in subject.details if detail.row.is_delegated}
     )
@@ -145,8 +145,8 @@ def _overhead_action(subject: Subject, calls: int) -> str:
     if calls > 1:
         outside = [detail for detail in subject.details if not detail.row.is_delegated]
         remedy = describe_remedy(subject, outside)
-        told = f": {remedy}" if remedy else ""
-        return f"merge delegate calls by having the operators between them delegated{told}"
+        remedy_text = f": {remedy}" if remedy else ""
+        return f"merge delegate calls by having the operators between them delegated{remedy_text}"
     return (
         "compute more in an inference, such as a larger batch: the program is one delegate call at "
         "most, so that nothing is left to merge"
@@ -159,7 +159,7 @@ def find_missing_description(subject: Subject) -> Finding | None:
     generic = [d for d in subject.details if d.row.label.startswith("delegate operator ")]
     if subject.insight.experiment.program.report is not None and not generic:
         return None
-    what = (
+    consequence = (
         f"{count_of(len(generic), 'operator')} can only be told by number"
         if generic
         else "operators cannot be tied to modules, source lines and work"
@@ -167,7 +167,7 @@ def find_missing_description(subject: Subject) -> Finding | None:
     return Finding(
         title="The export's description is missing",
         severity="note",
-        summary=f"No delegation report was found, so {what}.",
+        summary=f"No delegation report was found, so {consequence}.",
         evidence=tuple(EvidenceRow(d.row.label, "no name") for d in generic[:3]),
         action=(
             "export with `etprof export MODEL` and keep its .delegation.json and .etrecord beside "

@@ -31,7 +31,7 @@ EVERYTHING: Final = -1
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
 Need = TypeVar("Need")
-Known = TypeVar("Known")
+Required = TypeVar("Required")
 
 
 class Thresholds(BaseModel):
@@ -78,7 +78,7 @@ class EvidenceRow:
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer of one rule."""
+    """What one rule found in one experiment."""
 
     title: str
     severity: Severity
@@ -89,7 +89,7 @@ class Finding:
     """What it could gain at most: the share of each part of the split, by its place among them."""
     ruled_out: tuple[str, ...] = ()
     rule: str = ""
-    """Such as F1; it, the experiment and all below are filled in where rules are asked."""
+    """Such as F1; it, the experiment and all below are filled in by the evaluation of the rules."""
     experiment: str = ""
     gain_ns: float | None = None
     """At most this much of an inference could be gained, beside what the findings above it gain;
@@ -119,7 +119,7 @@ class ReferenceAnswer:
 
 @dataclass(frozen=True)
 class Subject:
-    """One experiment with everything that rules may ask about."""
+    """One experiment with everything that rules may read."""
 
     run: RunInsight
     insight: ExperimentInsight
@@ -155,7 +155,7 @@ class Subject:
     @property
     def total_ns(self) -> float:
         """A mean inference of the operator split."""
-        return known(self.insight.experiment.split.times).execute.mean_ns
+        return required(self.insight.experiment.split.times).execute.mean_ns
 
     @property
     def split(self) -> OperatorSplit:
@@ -170,19 +170,21 @@ class Subject:
 
     def claim(self, details: Iterable[OperatorDetail], share: float = 1.0) -> dict[int, float]:
         """Claims a share of the time of each of these operators."""
-        chosen = {id(detail) for detail in details}
-        return {place: share for place, each in enumerate(self.details) if id(each) in chosen}
+        claimed_ids = {id(detail) for detail in details}
+        return {
+            index: share for index, detail in enumerate(self.details) if id(detail) in claimed_ids
+        }
 
     def claim_of_latency(self, saved_ns: float | None) -> dict[int, float]:
         """Claims time of the timed latency, wherever in an inference it goes."""
-        whole = self.insight.experiment.inference_ns
-        return {EVERYTHING: min(saved_ns / whole, 1.0)} if saved_ns and whole else {}
+        inference_ns = self.insight.experiment.inference_ns
+        return {EVERYTHING: min(saved_ns / inference_ns, 1.0)} if saved_ns and inference_ns else {}
 
     def reaches(self, details: Sequence[OperatorDetail], share: float) -> bool:
         """Whether these take at least `share`: all of the interval where there is one."""
-        found = share_interval(self.insight, details)
+        interval = share_interval(self.insight, details)
         point = self.share_of(details)
-        return bool(details) and point >= share and (found is None or found.low >= share)
+        return bool(details) and point >= share and (interval is None or interval.low >= share)
 
     def exceeds_reference(self, category: str) -> float:
         """How much more of an inference a category takes than in the reference; 0 when in doubt.
@@ -192,13 +194,13 @@ class Subject:
         if self.reference is None:
             return 0.0
         mine, theirs = (
-            [d for d in each.details if d.row.operator_class.category == category]
-            for each in (self.insight, self.reference)
+            [d for d in insight.details if d.row.operator_class.category == category]
+            for insight in (self.insight, self.reference)
         )
         here, there = share_interval(self.insight, mine), share_interval(self.reference, theirs)
         if here and there and here.low <= there.high:
             return 0.0
-        return max(self.share_of(mine) - known(self.reference.share(theirs)), 0.0)
+        return max(self.share_of(mine) - required(self.reference.share(theirs)), 0.0)
 
     def weigh(self, details: Sequence[OperatorDetail]) -> str:
         """Says what these operators take, such as `10.4 µs per inference, 19.4 %`."""
@@ -210,9 +212,9 @@ class Subject:
     ) -> tuple[EvidenceRow, ...]:
         """Shows the first `count` operators and how many more; no time where those mean nothing."""
         rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
-        if rest := details[count:]:
-            time = format_duration(sum_ns(rest)) if self.is_timed else "not shown"
-            rows.append(EvidenceRow(count_of(len(rest), "other"), time))
+        if remaining := details[count:]:
+            time = format_duration(sum_ns(remaining)) if self.is_timed else "not shown"
+            rows.append(EvidenceRow(count_of(len(remaining), "other"), time))
         return tuple(rows)
 
     @cached_property
@@ -230,11 +232,11 @@ class Subject:
 
     def share_of(self, details: Iterable[OperatorDetail]) -> float:
         """Share of these operators in an inference, as the tables have it."""
-        return known(self.insight.share(details))
+        return required(self.insight.share(details))
 
-    def select(self, chosen: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
-        """Returns the operators for which `chosen` holds, the slowest first, else in order."""
-        return slowest_first(filter(chosen, self.details))
+    def select(self, predicate: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
+        """Returns the operators for which `predicate` holds, the slowest first, else in order."""
+        return slowest_first(filter(predicate, self.details))
 
     def in_class(self, *finer: str) -> list[OperatorDetail]:
         """Returns the operators of these finer classes, the slowest first."""
@@ -254,8 +256,8 @@ def describe_interval(effect: Effect | None) -> str:
     return f"the 95 % interval of the speed-up is {low} to {high}"
 
 
-def known(value: Known | None) -> Known:
-    """Returns what is there by the rule's needs: who needs times is asked where there are some."""
+def required(value: Required | None) -> Required:
+    """Returns a value that the rule's needs guarantee, such as the times of a timed rule."""
     if value is None:
         msg = "a rule read what it does not name among its needs"
         raise LookupError(msg)
@@ -266,17 +268,17 @@ def share_interval(
     insight: ExperimentInsight, details: Sequence[OperatorDetail]
 ) -> Interval | None:
     """95 % interval of the share of `details` between launches; None with a single one."""
-    whole = insight.experiment.split.times
-    part = add_parts([detail.row.times for detail in details])
-    if whole is None or part is None:
+    split_times = insight.experiment.split.times
+    times = add_parts([detail.row.times for detail in details])
+    if split_times is None or times is None:
         return None
-    pairs = zip(part.launches_ns, whole.execute.launches_ns, strict=True)
+    pairs = zip(times.launches_ns, split_times.execute.launches_ns, strict=True)
     return mean_interval([mine / every for mine, every in pairs if every])
 
 
 def times_of(detail: OperatorDetail) -> OperatorTimes:
     """The operator's times, for rules that need them."""
-    return known(detail.row.times)
+    return required(detail.row.times)
 
 
 def sum_ns(details: Iterable[OperatorDetail]) -> float:
@@ -291,13 +293,13 @@ def slowest_first(details: Iterable[OperatorDetail]) -> list[OperatorDetail]:
 
 def _figures(detail: OperatorDetail) -> str:
     times = detail.row.times
-    words = [format_duration(times.mean_ns)] if times else []
-    words.append("delegated" if detail.row.is_delegated else "not delegated")
+    figures = [format_duration(times.mean_ns)] if times else []
+    figures.append("delegated" if detail.row.is_delegated else "not delegated")
     if detail.module_path:
-        words.append(f"module {detail.module_path}")
+        figures.append(f"module {detail.module_path}")
     if detail.source:
-        words.append(detail.source)
-    return ", ".join(words)
+        figures.append(detail.source)
+    return ", ".join(figures)
 
 
 def overhead_evidence(rows: Iterable[OverheadRow]) -> tuple[EvidenceRow, ...]:
@@ -326,18 +328,22 @@ _QUESTIONS: Final = (
 """With the category, and what it means if so; its first word says which way."""
 
 
-def _answer(question: str, mine: float, theirs: float, yes: str, least: float) -> ReferenceAnswer:
-    """Shares nearer to each other than `least`, as rules have it, are alike."""
-    way = yes.partition(":")[0]
-    is_so = (mine - theirs if way == "higher" else theirs - mine) >= least
-    return ReferenceAnswer(question, mine, theirs, f"Yes, {yes}." if is_so else f"No, not {way}.")
+def _answer(
+    question: str, mine: float, theirs: float, yes: str, minimum_difference: float
+) -> ReferenceAnswer:
+    """Shares that differ by less than `minimum_difference` count as equal."""
+    direction = yes.partition(":")[0]
+    is_so = (mine - theirs if direction == "higher" else theirs - mine) >= minimum_difference
+    return ReferenceAnswer(
+        question, mine, theirs, f"Yes, {yes}." if is_so else f"No, not {direction}."
+    )
 
 
 def _shares(insight: ExperimentInsight) -> dict[str, float]:
     """Shares of the headline categories; overheads count as Other."""
     shares = dict.fromkeys(CATEGORIES, 0.0)
     for detail in insight.details:
-        shares[detail.row.operator_class.category] += known(insight.share([detail]))
+        shares[detail.row.operator_class.category] += required(insight.share([detail]))
     shares["Other"] += 1 - sum(shares.values())
     return shares
 
@@ -350,21 +356,21 @@ class Rule:
     """Such as F2b."""
     looks_for: str
     needs: Callable[[Subject], object]
-    """What it is asked about; without it the rule is not asked, so that its silence says nothing."""
+    """What it reads; without it the rule is skipped, so that its silence says nothing."""
     find: Callable[..., Finding | None]
     takes_need: bool
     is_timed: bool
 
     def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
-        """Returns whether it could be asked, and what it found."""
+        """Returns whether its needs are met, and its finding."""
         need = self.needs(subject)
         if not need or (self.is_timed and not subject.is_timed):
             return False, None
-        found = self.find(subject, need) if self.takes_need else self.find(subject)
-        rests_on_split = found and found.claims and EVERYTHING not in found.claims
+        finding = self.find(subject, need) if self.takes_need else self.find(subject)
+        rests_on_split = finding and finding.claims and EVERYTHING not in finding.claims
         if rests_on_split and subject.insight.experiment.is_in_doubt:
             return False, None
-        return True, found and replace(found, rule=self.name, experiment=subject.name)
+        return True, finding and replace(finding, rule=self.name, experiment=subject.name)
 
 
 RULES: Final[dict[str, Rule]] = {}
@@ -393,8 +399,8 @@ def rule(
     """Declares a rule: `find(subject)`, or `find(subject, need)` where it needs more than times."""
 
     def declare(find: Callable[..., Finding | None]) -> object:
-        told = needs or (lambda _: True)
-        RULES[name] = Rule(name, looks_for, told, find, needs is not None, is_timed)
+        need_of = needs or (lambda _: True)
+        RULES[name] = Rule(name, looks_for, need_of, find, needs is not None, is_timed)
         return find
 
     return declare

@@ -28,10 +28,10 @@ class TimeToGain:
     """What is left of an inference of one experiment."""
 
     def __init__(self, experiment: ExperimentAnalysis) -> None:
-        parts = [times for _, times in experiment.split.parts]
+        part_times = [times for _, times in experiment.split.parts]
         self._whole_ns = experiment.inference_ns or 0.0
-        self._launches = [list(each.launches_ns) for each in parts]
-        self._shares = [each.share for each in parts]
+        self._launches = [list(times.launches_ns) for times in part_times]
+        self._shares = [times.share for times in part_times]
         self._totals = [sum(column) for column in zip(*self._launches, strict=True)]
         self._taken: Claims = {}
 
@@ -39,64 +39,66 @@ class TimeToGain:
         """Returns claims by part; one on everything is one on each."""
         every = claims.get(EVERYTHING, 0.0)
         return {
-            place: min(max(claims.get(place, 0.0), every), 1.0)
-            for place in range(len(self._shares))
-            if place in claims or every
+            index: min(max(claims.get(index, 0.0), every), 1.0)
+            for index in range(len(self._shares))
+            if index in claims or every
         }
 
     def measure(self, claims: Mapping[int, float]) -> float:
         """Returns what claims by part are together, in ns of the timed latency."""
-        return sum(self._shares[place] * share for place, share in claims.items()) * self._whole_ns
+        return sum(self._shares[index] * share for index, share in claims.items()) * self._whole_ns
 
     def take(self, claims: Mapping[int, float]) -> tuple[float, Interval | None]:
         """Takes what is left of claims by part; returns it in ns, with its interval."""
-        own = {
-            place: max(share - self._taken.get(place, 0.0), 0.0) for place, share in claims.items()
+        remaining = {
+            index: max(share - self._taken.get(index, 0.0), 0.0) for index, share in claims.items()
         }
         self._taken = merge((self._taken, claims))
-        return self.measure(own), self._interval(own)
+        return self.measure(remaining), self._interval(remaining)
 
-    def _interval(self, own: Claims) -> Interval | None:
+    def _interval(self, claims: Claims) -> Interval | None:
         shares = [
-            sum(self._launches[place][launch] * share for place, share in own.items()) / total
+            sum(self._launches[index][launch] * share for index, share in claims.items()) / total
             for launch, total in enumerate(self._totals)
             if total
         ]
-        found = mean_interval(shares)
-        if found is None:
+        interval = mean_interval(shares)
+        if interval is None:
             return None
-        low, high = (min(max(end, 0.0), 1.0) * self._whole_ns for end in (found.low, found.high))
-        return Interval(low, high, found.confidence)
+        low, high = (
+            min(max(end, 0.0), 1.0) * self._whole_ns for end in (interval.low, interval.high)
+        )
+        return Interval(low, high, interval.confidence)
 
 
-def merge(several: Iterable[Mapping[int, float]]) -> Claims:
+def merge(claim_sets: Iterable[Mapping[int, float]]) -> Claims:
     """Returns the largest claim on each part."""
-    found: Claims = {}
-    for claims in several:
-        for place, share in claims.items():
-            found[place] = max(found.get(place, 0.0), share)
-    return found
+    merged: Claims = {}
+    for claims in claim_sets:
+        for index, share in claims.items():
+            merged[index] = max(merged.get(index, 0.0), share)
+    return merged
 
 
 def divide_gains(findings: Sequence[Finding], time: TimeToGain) -> tuple[Finding, ...]:
     """Gives each finding its own gain, the first ones first."""
     divided: list[tuple[Finding, Claims]] = []
-    for each in findings:
-        finding = each
+    for undivided in findings:
+        finding = undivided
         claims = time.spread(finding.claims)
-        rivals = [(other, theirs) for other, theirs in divided if _overlap(claims, theirs)]
+        rivals = [(rival, theirs) for rival, theirs in divided if _overlap(claims, theirs)]
         gain_ns, interval = time.take(claims)
         if claims:
             finding = replace(finding, gain_ns=gain_ns, interval=interval)
         if rivals:
             finding = replace(
                 finding,
-                shares_with=tuple(other.rule for other, _ in rivals),
+                shares_with=tuple(rival.rule for rival, _ in rivals),
                 together_ns=time.measure(merge([claims, *(theirs for _, theirs in rivals)])),
             )
         divided.append((finding, claims))
     return tuple(finding for finding, _ in divided)
 
 
-def _overlap(one: Claims, other: Claims) -> bool:
-    return any(share and other.get(place) for place, share in one.items())
+def _overlap(claims: Claims, rival_claims: Claims) -> bool:
+    return any(share and rival_claims.get(index) for index, share in claims.items())

@@ -58,9 +58,9 @@ def is_norm(detail: OperatorDetail) -> bool:
 
     A batch norm that is not folded runs as a depthwise convolution of 1x1.
     """
-    found = kinds_of(detail)
-    if found:
-        return found <= NORMS
+    kinds = kinds_of(detail)
+    if kinds:
+        return kinds <= NORMS
     origin = detail.attribution.origin if detail.attribution else None
     by_module = origin is not None and "Norm" in origin.module_type
     return detail.row.operator_class.finer == "norm" or (
@@ -73,7 +73,7 @@ def _between_layout(subject: Subject, norms: list[OperatorDetail]) -> list[Opera
     details = subject.details
     moved = [detail.row.operator_class.finer in LAYOUT_CLASSES for detail in details]
     inner = zip(moved, details[1:], moved[2:], strict=False)
-    return [each for before, each, after in inner if before and after and each in norms]
+    return [norm for before, norm, after in inner if before and after and norm in norms]
 
 
 def _norm_action(
@@ -94,8 +94,10 @@ def _norm_action(
         )
     if outside:
         remedy = describe_remedy(subject, outside)
-        told = "see why they are not delegated in the delegation report (`etprof export` writes it)"
-        steps.append(remedy or told)
+        advice = (
+            "see why they are not delegated in the delegation report (`etprof export` writes it)"
+        )
+        steps.append(remedy or advice)
     if squeezed:
         steps.append(
             f"give {count_of(len(squeezed), 'norm')} the layout that the operators around work in: "
@@ -121,7 +123,7 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
         slow = _slow_by_time(subject, dense)
     claims = _excess(subject, slow, dense)
     gained = sum(
-        subject.share_of([subject.details[place]]) * share for place, share in claims.items()
+        subject.share_of([subject.details[index]]) * share for index, share in claims.items()
     )
     if not slow or gained < subject.thresholds.least_share:
         return None
@@ -154,14 +156,16 @@ def _slow_by_throughput(
     if len(rates) < _LEAST_CONVOLUTIONS:
         return None
     limit = statistics.median(rates) / subject.thresholds.slow_convolution_ratio
-    return [each for each in dense if each.gflops and each.gflops * _haste(each) <= limit]
+    return [detail for detail in dense if detail.gflops and detail.gflops * _haste(detail) <= limit]
 
 
 def _slow_by_time(subject: Subject, dense: list[OperatorDetail]) -> list[OperatorDetail]:
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     limit = subject.thresholds.slow_convolution_ratio * median_ns
     return [
-        each for each in dense if median_ns and times_of(each).median_ns / _haste(each) >= limit
+        detail
+        for detail in dense
+        if median_ns and times_of(detail).median_ns / _haste(detail) >= limit
     ]
 
 
@@ -222,7 +226,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
 @rule("F3c", "depthwise convolutions")
 def note_depthwise(subject: Subject) -> Finding | None:
     """Depthwise convolutions never take SME2; that is no failure. Batch norms are none of them."""
-    depthwise = [each for each in subject.in_class("depthwise") if not is_norm(each)]
+    depthwise = [detail for detail in subject.in_class("depthwise") if not is_norm(detail)]
     if not subject.reaches(depthwise, subject.thresholds.depthwise_share):
         return None
     share = subject.share_of(depthwise)

@@ -20,7 +20,7 @@ from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
-    from etprof.analysis.split.transposes import InversePair, Place
+    from etprof.analysis.split.transposes import InversePair, Location
     from etprof.run.delegation import MethodReport
 
 LAYOUT_CLASSES: Final = ("layout", "copy", "view")
@@ -35,7 +35,7 @@ def joins(detail: OperatorDetail) -> bool:
 
 
 def _layout(subject: Subject, *classes: str) -> list[OperatorDetail]:
-    return [each for each in subject.in_class(*classes) if not joins(each)]
+    return [detail for detail in subject.in_class(*classes) if not joins(detail)]
 
 
 @rule("F2", "many small layout operators")
@@ -56,12 +56,12 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     ):
         return None
     share = subject.share_of(small)
-    longest = format_duration(max(times_of(each).mean_ns for each in small))
-    each = format_duration(sum_ns(small) / len(small))
+    longest = format_duration(max(times_of(detail).mean_ns for detail in small))
+    mean_duration = format_duration(sum_ns(small) / len(small))
     return Finding(
         "Many small layout operators add up",
         "high" if share >= limits.layout_share else "medium",
-        f"{len(small)} transposes and copies of {each} each take {subject.weigh(small)}.",
+        f"{len(small)} transposes and copies of {mean_duration} each take {subject.weigh(small)}.",
         _layout_action(subject, small),
         *subject.cost(small),
         ruled_out=(f"one slow copy: the longest takes {longest}",),
@@ -72,18 +72,18 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
 def find_large_layout_operator(subject: Subject) -> Finding | None:
     """One operator that only moves data takes a large share by itself."""
     large = [
-        each
-        for each in _layout(subject, *LAYOUT_CLASSES)
-        if subject.reaches([each], subject.thresholds.large_layout_share)
+        detail
+        for detail in _layout(subject, *LAYOUT_CLASSES)
+        if subject.reaches([detail], subject.thresholds.large_layout_share)
     ]
     if not large:
         return None
     first, is_one = large[0], len(large) == 1
-    what = first.row.label if is_one else count_of(len(large), "operator")
+    subject_text = first.row.label if is_one else count_of(len(large), "operator")
     return Finding(
         "A single operator that only moves data is slow",
         "high" if subject.reaches(large, subject.thresholds.layout_share) else "medium",
-        f"{what}{'' if is_one else ' that only move data, each large'}: {subject.weigh(large)}.",
+        f"{subject_text}{'' if is_one else ' that only move data, each large'}: {subject.weigh(large)}.",
         _layout_action(subject, large),
         *subject.cost(large),
     )
@@ -92,7 +92,7 @@ def find_large_layout_operator(subject: Subject) -> Finding | None:
 def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     """Says what this model's own operators, graph and export ask for."""
     steps = []
-    turned = [each for each in layout if each.row.operator_class.finer == "layout"]
+    turned = [detail for detail in layout if detail.row.operator_class.finer == "layout"]
     takes_nchw = subject.insight.experiment.program.takes_nchw
     if turned and takes_nchw is not False and subject.in_category("Convolution"):
         steps.append("keep one layout throughout: export with `--channels-last`")
@@ -115,7 +115,7 @@ def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
 @rule("F2c", "layout churn")
 def find_layout_churn(subject: Subject) -> Finding | None:
     """Moving data takes a large part of the inference."""
-    movement = [each for each in subject.in_category("Data Movement") if not joins(each)]
+    movement = [detail for detail in subject.in_category("Data Movement") if not joins(detail)]
     if not subject.reaches(movement, subject.thresholds.layout_share):
         return None
     what = f"{count_of(len(movement), 'operator')} that only move data"
@@ -155,9 +155,14 @@ def _data_flow(subject: Subject) -> MethodReport | None:
 def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding | None:
     """The second transpose of a pair gives back what the first one took."""
     pairs = find_inverse_pairs(report)
-    measured = {place: detail for detail in subject.details if (place := _place_of(detail))}
+    measured = {
+        location: detail for detail in subject.details if (location := _location_of(detail))
+    }
     removable = [
-        measured[place] for pair in pairs for place in _removable(pair) if place in measured
+        measured[location]
+        for pair in pairs
+        for location in _removable(pair)
+        if location in measured
     ]
     if not subject.reaches(removable, subject.thresholds.pair_share):
         return None
@@ -178,30 +183,30 @@ def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding |
     )
 
 
-def _place_of(detail: OperatorDetail) -> Place | None:
+def _location_of(detail: OperatorDetail) -> Location | None:
     """Where the export's graph has this operator; None when it is not known."""
     if detail.attribution is None:
         return None
     return detail.row.instruction_id, detail.attribution.node
 
 
-def _removable(pair: InversePair) -> tuple[Place, ...]:
+def _removable(pair: InversePair) -> tuple[Location, ...]:
     return (pair.second,) if pair.is_shared else (pair.first, pair.second)
 
 
-def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> EvidenceRow:
-    sides = [measured.get(place) for place in (pair.first, pair.second)]
+def _evidence(pair: InversePair, measured: dict[Location, OperatorDetail]) -> EvidenceRow:
+    sides = [measured.get(location) for location in (pair.first, pair.second)]
     names = [side.row.label if side else "not measured" for side in sides]
     times = [format_duration(times_of(side).mean_ns) for side in sides if side]
     where = next((side.module_path for side in sides if side and side.module_path), None)
-    words = [
+    facts = [
         f"permutation {pair.permutation}",
         f"{count_of(pair.between, 'operator')} between",
         *([" + ".join(times)] if times else []),
         *([f"module {where}"] if where else []),
         *(["others read the first one's result too"] if pair.is_shared else []),
     ]
-    return EvidenceRow(" … ".join(names), ", ".join(words))
+    return EvidenceRow(" … ".join(names), ", ".join(facts))
 
 
 def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> str:
@@ -213,8 +218,12 @@ def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> 
             f". They come from {', '.join(list(lines)[:4])}: what is not written there itself, the "
             "export's decomposition of that line makes"
         )
-    kept = sum(pair.is_shared for pair in pairs)
-    shared = f"; keep the first of {count_of(kept, 'pair')}, for others read it" if kept else ""
+    shared_count = sum(pair.is_shared for pair in pairs)
+    shared = (
+        f"; keep the first of {count_of(shared_count, 'pair')}, for others read it"
+        if shared_count
+        else ""
+    )
     return (
         "remove both transposes of each pair: what is between them treats every element alike and "
         f"does not care for the layout{shared}{where}"

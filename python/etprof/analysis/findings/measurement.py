@@ -9,7 +9,7 @@ from etprof.analysis.findings.finding import (
     Finding,
     Subject,
     describe_interval,
-    known,
+    required,
     rule,
 )
 from etprof.analysis.split.thread_map import build_thread_map
@@ -36,11 +36,11 @@ _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 @rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals)
 def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | None:
     """FP16 is faster than INT8 on the same model and device."""
-    won = [entry for entry in rivals if _fp16_beats_int8(entry)]
+    won = [rival for rival in rivals if _fp16_beats_int8(rival)]
     if not won:
         return None
     comparison = won[0]
-    effect, times = known(comparison.latency), known(comparison.times)
+    effect, times = required(comparison.latency), required(comparison.times)
     shares = {name: change.baseline_share for name, change in times.categories.items()}
     return Finding(
         title="FP16 is faster than INT8",
@@ -98,36 +98,38 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
 
 def _thread_map(subject: Subject) -> ThreadMap | None:
     """Every mode and thread count of this very program, where several were timed."""
-    own = subject.insight.experiment.program
-    found = build_thread_map([e for e in subject.run.run.experiments if e.program is own])
-    return found if found and _own_cell(subject, found) else None
+    program = subject.insight.experiment.program
+    thread_map = build_thread_map([e for e in subject.run.run.experiments if e.program is program])
+    return thread_map if thread_map and _own_cell(subject, thread_map) else None
 
 
 def _own_cell(subject: Subject, cells: ThreadMap) -> ThreadCell | None:
     experiment = subject.insight.experiment
-    wanted = (experiment.sme, experiment.threads)
-    return next((cell for cell in cells.cells if (cell.sme, cell.threads) == wanted), None)
+    mode_and_threads = (experiment.sme, experiment.threads)
+    return next(
+        (cell for cell in cells.cells if (cell.sme, cell.threads) == mode_and_threads), None
+    )
 
 
 @rule("F14", "more threads are slower", _thread_map)
 def find_thread_slowdown(subject: Subject, cells: ThreadMap) -> Finding | None:
     """In this mode fewer threads are faster: the best count, not only the fewest, is asked."""
-    own = known(_own_cell(subject, cells))
-    same = [cell for cell in cells.cells if cell.sme == own.sme]
+    current = required(_own_cell(subject, cells))
+    same = [cell for cell in cells.cells if cell.sme == current.sme]
     best = min(same, key=lambda cell: cell.median_ns)
-    effect = _speed_up(own, best)
-    if best.threads >= own.threads or effect is None or effect.verdict != "faster":
+    effect = _speed_up(current, best)
+    if best.threads >= current.threads or effect is None or effect.verdict != "faster":
         return None
-    shared = "; cores may share one SME2 unit" if own.sme in SME_ON else ""
+    shared = "; cores may share one SME2 unit" if current.sme in SME_ON else ""
     return Finding(
         title="More threads are slower",
         severity="high",
         summary=(
             f"{count_of(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best: "
-            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {own.threads}."
+            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {current.threads}."
         ),
         evidence=_cell_rows(same),
-        claims=subject.claim_of_latency(own.median_ns - best.median_ns),
+        claims=subject.claim_of_latency(current.median_ns - best.median_ns),
         action=f"use {count_of(best.threads, 'thread')}{shared}",
         ruled_out=(f"noise: {describe_interval(effect)}",),
     )
@@ -136,33 +138,38 @@ def find_thread_slowdown(subject: Subject, cells: ThreadMap) -> Finding | None:
 @rule("F14b", "another mode and thread count is fastest", _thread_map)
 def find_better_mode(subject: Subject, cells: ThreadMap) -> Finding | None:
     """The best that SME reaches is slower than the best without, perhaps with more threads."""
-    own, best = known(_own_cell(subject, cells)), cells.best
-    fastest = min(c.median_ns for c in cells.cells if c.sme == own.sme)
-    effect = _speed_up(own, best)
-    if own.sme not in SME_ON or best.sme in SME_ON or own.median_ns > fastest or effect is None:
+    current, best = required(_own_cell(subject, cells)), cells.best
+    fastest = min(c.median_ns for c in cells.cells if c.sme == current.sme)
+    effect = _speed_up(current, best)
+    if (
+        current.sme not in SME_ON
+        or best.sme in SME_ON
+        or current.median_ns > fastest
+        or effect is None
+    ):
         return None
-    if best.threads == own.threads or effect.verdict != "faster":
+    if best.threads == current.threads or effect.verdict != "faster":
         return None
     return Finding(
         title="SME off is faster at its own best thread count",
         severity="high",
         summary=(
             f"SME {best.sme} with {count_of(best.threads, 'thread')} is "
-            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {own.sme} with {own.threads}, the best of "
+            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {current.sme} with {current.threads}, the best of "
             "that mode."
         ),
         evidence=_cell_rows(cells.cells),
-        claims=subject.claim_of_latency(own.median_ns - best.median_ns),
+        claims=subject.claim_of_latency(current.median_ns - best.median_ns),
         action=f"use SME {best.sme} with {count_of(best.threads, 'thread')} where so many are free",
         ruled_out=(f"noise: {describe_interval(effect)}",),
     )
 
 
-def _speed_up(own: ThreadCell, best: ThreadCell) -> Effect | None:
+def _speed_up(current: ThreadCell, best: ThreadCell) -> Effect | None:
     """Block by block, which were in turns; None where one of them lacks some."""
-    if own is best or len(own.block_medians) != len(best.block_medians):
+    if current is best or len(current.block_medians) != len(best.block_medians):
         return None
-    return estimate_effect(own.block_medians, best.block_medians)
+    return estimate_effect(current.block_medians, best.block_medians)
 
 
 def _cell_rows(cells: Sequence[ThreadCell]) -> tuple[EvidenceRow, ...]:
@@ -185,12 +192,12 @@ def find_debug_build(subject: Subject, runner: RunnerBuild) -> Finding | None:
     logs = any(build.get(f"{backend.name}_log") is True for backend in BACKENDS)
     if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers and not logs:
         return None
-    beside = f" with sanitizers {sanitizers}" if sanitizers else ""
-    beside += " with the delegate's log" if logs else ""
+    extras = f" with sanitizers {sanitizers}" if sanitizers else ""
+    extras += " with the delegate's log" if logs else ""
     return Finding(
         title="The runner is not built for timing",
         severity="high",
-        summary=f"Build type {build_type}{beside}.",
+        summary=f"Build type {build_type}{extras}.",
         evidence=(EvidenceRow("flags", str(build.get("flags") or "not known")),),
         action="build the runner with CMAKE_BUILD_TYPE=Release, without logs, and measure again",
     )
@@ -235,8 +242,8 @@ def _wrong(wrong: Sequence[OutputCheck]) -> Finding:
 
 def _describe(check: OutputCheck) -> str:
     odd = check.parity.nonfinite_differences
-    beside = f"; {count_of(odd, 'value')} not finite on one side only" if odd else ""
-    return str(check).partition(": ")[2] + beside
+    nonfinite = f"; {count_of(odd, 'value')} not finite on one side only" if odd else ""
+    return str(check).partition(": ")[2] + nonfinite
 
 
 def _not_finite(odd: Sequence[Tensor]) -> Finding:

@@ -73,45 +73,49 @@ def evaluate_run(  # noqa: PLR0913 - keyword-only: a run and what is set beside 
         evaluate(
             Subject(
                 run=run,
-                insight=entry,
+                insight=insight,
                 thresholds=thresholds or Thresholds(),
-                comparison=_against_off(entry, comparisons),
-                reference=_like(reference, entry) if reference else None,
+                comparison=_against_off(insight, comparisons),
+                reference=_like(reference, insight) if reference else None,
                 reference_name=reference.run.name if reference else "",
-                precision_rivals=_precision_rivals([run, *repeats], entry, rivals),
+                precision_rivals=_precision_rivals([run, *repeats], insight, rivals),
             )
         )
-        for entry in run.experiments
+        for insight in run.experiments
     )
 
 
 def evaluate(subject: Subject) -> ExperimentFindings:
     """Asks all rules about one experiment."""
-    asked = {name: rule.ask(subject) for name, rule in RULES.items()}
-    found = [answer for _, answer in asked.values() if answer is not None]
+    answers = {name: rule.ask(subject) for name, rule in RULES.items()}
+    answered = [answer for _, answer in answers.values() if answer is not None]
     experiment = subject.insight.experiment
     time = TimeToGain(experiment)
-    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -time.measure(time.spread(f.claims))))
-    if any(finding.rule == NOISE for finding in found):
-        found = [replace(each, ruled_out=_without_noise(each)) for each in found]
-    divided = divide_gains(found, time)
+    answered.sort(
+        key=lambda f: (_SEVERITIES.index(f.severity), -time.measure(time.spread(f.claims)))
+    )
+    if any(finding.rule == NOISE for finding in answered):
+        answered = [replace(finding, ruled_out=_without_noise(finding)) for finding in answered]
+    divided = divide_gains(answered, time)
     is_sound = subject.is_timed and not experiment.is_in_doubt
     return ExperimentFindings(
         subject.name,
         divided,
         explain_missing_sme2(subject, time if is_sound else None),
         subject.answers if subject.is_timed else (),
-        tuple(name for name, (could, _) in asked.items() if could),
+        tuple(name for name, (could, _) in answers.items() if could),
     )
 
 
 def _without_noise(finding: Finding) -> tuple[str, ...]:
     """Beside a finding of noise nothing on the page says that there is none."""
-    return tuple(each for each in finding.ruled_out if not each.startswith("noise"))
+    return tuple(reason for reason in finding.ruled_out if not reason.startswith("noise"))
 
 
-def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) -> Comparison | None:
-    name = entry.experiment.name
+def _against_off(
+    insight: ExperimentInsight, comparisons: Sequence[Comparison]
+) -> Comparison | None:
+    name = insight.experiment.name
     return next(
         (
             c
@@ -125,43 +129,45 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
     )
 
 
-def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight | None:
+def _like(reference: RunInsight, insight: ExperimentInsight) -> ExperimentInsight | None:
     """The reference's experiment of the same kind, on which shares hang; it has to have some."""
-    wanted = _kind_of(entry)
-    alike = (experiment for experiment in reference.experiments if _kind_of(experiment) == wanted)
-    return next((each for each in alike if each.experiment.split.times is not None), None)
+    kind = _kind_of(insight)
+    alike = (experiment for experiment in reference.experiments if _kind_of(experiment) == kind)
+    return next(
+        (experiment for experiment in alike if experiment.experiment.split.times is not None), None
+    )
 
 
-def _kind_of(entry: ExperimentInsight) -> tuple[object, ...]:
+def _kind_of(insight: ExperimentInsight) -> tuple[object, ...]:
     """Mode, threads, and precision of the program: a run may have programs of several."""
-    experiment = entry.experiment
+    experiment = insight.experiment
     return experiment.sme, experiment.threads, experiment.program.precision
 
 
-def _is_rival(one: LoadedProgram, other: LoadedProgram) -> bool:
+def _is_rival(mine: LoadedProgram, theirs: LoadedProgram) -> bool:
     """Whether they are of one model at different precision."""
-    names = [each.model.name if each.model else None for each in (one, other)]
-    return names[0] == names[1] and one.precision != other.precision
+    names = [program.model.name if program.model else None for program in (mine, theirs)]
+    return names[0] == names[1] and mine.precision != theirs.precision
 
 
 def _precision_rivals(
-    runs: Sequence[RunInsight], entry: ExperimentInsight, rivals: Sequence[RunInsight]
+    runs: Sequence[RunInsight], insight: ExperimentInsight, rivals: Sequence[RunInsight]
 ) -> tuple[Comparison, ...]:
     """Compares with the same model's experiments of other precision, equal mode and threads.
 
     They are of another program that was measured in turns, or of other runs. Separate runs of one
     precision repeat each other; a single one a side has no verdict.
     """
-    mine, *repeats = _sides_like(entry, runs)
+    mine, *repeats = _sides_like(insight, runs)
     in_turns = [
         [side]
         for side in sides_of(runs[0].run)
         if _is_rival(side.experiment.program, mine.experiment.program)
         and (side.experiment.sme, side.experiment.threads)
-        == (entry.experiment.sme, entry.experiment.threads)
+        == (insight.experiment.sme, insight.experiment.threads)
     ]
     groups: dict[str | None, list[Side]] = {}
-    for side in _sides_like(entry, rivals):
+    for side in _sides_like(insight, rivals):
         groups.setdefault(side.experiment.program.precision, []).append(side)
     return tuple(
         compare_sides(replace(first, repeats=tuple(further)), replace(mine, repeats=tuple(repeats)))
@@ -169,13 +175,13 @@ def _precision_rivals(
     )
 
 
-def _sides_like(entry: ExperimentInsight, runs: Sequence[RunInsight]) -> list[Side]:
+def _sides_like(insight: ExperimentInsight, runs: Sequence[RunInsight]) -> list[Side]:
     """The experiments of equal mode and threads, one a run at most."""
-    wanted = entry.experiment.sme, entry.experiment.threads
-    found = []
+    mode_and_threads = insight.experiment.sme, insight.experiment.threads
+    alike = []
     for run in runs:
         sides = [s for s in sides_of(run.run)
-                 if (s.experiment.sme, s.experiment.threads) == wanted]  # fmt: skip
-        own = [side for side in sides if side.experiment.name == entry.experiment.name]
-        found += (own or sides)[:1]
-    return found
+                 if (s.experiment.sme, s.experiment.threads) == mode_and_threads]  # fmt: skip
+        same_name = [side for side in sides if side.experiment.name == insight.experiment.name]
+        alike += (same_name or sides)[:1]
+    return alike

@@ -30,8 +30,8 @@ _COMPUTE: Final = ("Convolution", "GEMM")
 
 def _compared(subject: Subject) -> tuple[Comparison, ComparedTimes] | None:
     """The comparison with SME off, where both sides were timed."""
-    found = subject.comparison
-    return (found, found.times) if found and found.times else None
+    comparison = subject.comparison
+    return (comparison, comparison.times) if comparison and comparison.times else None
 
 
 @rule("F8", "less convolution than the reference", lambda s: _compared(s) if s.reference else None)
@@ -173,9 +173,9 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
     comparison, times = compared
     if times.latency is None or times.latency.verdict != "slower":
         return None
-    changes = [(entry.aligned.row.label, entry.change) for entry in comparison.operators]
+    changes = [(operator.aligned.row.label, operator.change) for operator in comparison.operators]
     slower = [(label, change) for label, change in changes if change and change.delta_ns > 0]
-    slower.sort(key=lambda entry: -entry[1].delta_ns)
+    slower.sort(key=lambda labelled: -labelled[1].delta_ns)
     return Finding(
         f"{_unit(subject)} makes this model slower",
         "high",
@@ -183,7 +183,7 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
         "whole interval is below 1.",
         "see which operators lost: packing of the left-hand side (Pack rows), products with one "
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
-        tuple(_change_row(*entry) for entry in slower[:SHOWN_ROWS]),
+        tuple(_change_row(*labelled) for labelled in slower[:SHOWN_ROWS]),
         subject.claim_of_latency(max(-(times.saved_ns or 0.0), 0.0)),
         (f"noise: {describe_interval(times.latency)}",),
     )
@@ -210,14 +210,16 @@ def explain_missing_sme2(subject: Subject, time: TimeToGain | None) -> tuple[Why
 
     With SME off there is only one reason, which is no news.
     """
-    found: dict[tuple[str, str, str], list[OperatorDetail]] = {}
+    by_reason: dict[tuple[str, str, str], list[OperatorDetail]] = {}
     for detail in subject.details:
         reason = detail.why_not_sme2
         if reason is not None and subject.insight.experiment.sme != "off":
-            found.setdefault((reason.code, reason.text, reason.source), []).append(detail)
+            by_reason.setdefault((reason.code, reason.text, reason.source), []).append(detail)
     factor = _accelerated_speed_up(subject) or 1.0
     groups = []
-    for (code, text, source), members in sorted(found.items(), key=lambda item: -_weight(item[1])):
+    for (code, text, source), members in sorted(
+        by_reason.items(), key=lambda item: -_weight(item[1])
+    ):
         gain_ns = None
         if time is not None and factor > 1:
             gain_ns, _ = time.take(subject.claim(members, 1 - 1 / factor))

@@ -66,35 +66,38 @@ class _PackedOperator:
 
 def _packed(uses: Sequence[TileUse]) -> list[_PackedOperator]:
     """Those whose tiles are whole squares of vectors: products of several rows."""
-    found: dict[int, list[TileUse]] = {}
+    uses_by_operator: dict[int, list[TileUse]] = {}
     for use in uses:
         side = (use.svl_bits or 0) // _WORD_BITS
         is_square = side and not use.tile.rows % side and not use.tile.columns % side
         if is_square and use.tile.packs_left and use.work.left_bytes:
-            found.setdefault(id(use.operator), []).append(use)
-    return [_PackedOperator(tuple(each)) for each in found.values()]
+            uses_by_operator.setdefault(id(use.operator), []).append(use)
+    return [_PackedOperator(tuple(operator_uses)) for operator_uses in uses_by_operator.values()]
 
 
 @rule("F21", "packing that costs as much as the product", sme_uses, is_timed=False)
-def find_dear_packing(subject: Subject, uses: list[TileUse]) -> Finding | None:
+def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | None:
     """Packing moves as many vectors as the product multiplies: each is read for one tile alone."""
-    dear = [
-        each
-        for each in _packed(uses)
-        if each.products and each.moves >= subject.thresholds.packing_ratio * each.products
+    expensive = [
+        operator
+        for operator in _packed(uses)
+        if operator.products
+        and operator.moves >= subject.thresholds.packing_ratio * operator.products
     ]
-    details = _details_of(subject, [each.first.operator for each in dear])
+    details = _details_of(subject, [operator.first.operator for operator in expensive])
     if not details or not is_worth(subject, details, uses):
         return None
-    moves, products = (sum(getattr(each, of) for each in dear) for of in ("moves", "products"))
-    columns = max(each.first.tile.columns for each in dear)
+    moves, products = (
+        sum(getattr(operator, of) for operator in expensive) for of in ("moves", "products")
+    )
+    columns = max(operator.first.tile.columns for operator in expensive)
     return Finding(
         title="Packing costs as much as the product",
         severity="note",
         summary=(
             f"{count_of(len(details), 'operator')} on {subject.insight.sme_unit}: to pack the left sides, at least "
             f"{format_count(moves)} vectors are loaded and stored for {format_count(products)} "
-            f"outer products, at a vector length of {dear[0].first.svl_bits} bits."
+            f"outer products, at a vector length of {expensive[0].first.svl_bits} bits."
         ),
         action=(
             f"give them more outputs: what is packed is read once for every {columns} columns, and "
@@ -103,26 +106,26 @@ def find_dear_packing(subject: Subject, uses: list[TileUse]) -> Finding | None:
         ),
         evidence=tuple(
             EvidenceRow(
-                each.first.operator.name,
-                f"{format_count(each.moves)} vectors moved, {format_count(each.products)} outer "
-                f"products ({format_ratio(each.moves / each.products)}); "
-                f"tiles of {each.first.tile.rows} x {each.first.tile.columns}",
+                operator.first.operator.name,
+                f"{format_count(operator.moves)} vectors moved, {format_count(operator.products)} outer "
+                f"products ({format_ratio(operator.moves / operator.products)}); "
+                f"tiles of {operator.first.tile.rows} x {operator.first.tile.columns}",
             )
-            for each in dear[:SHOWN_ROWS]
+            for operator in expensive[:SHOWN_ROWS]
         ),
     )
 
 
 def _details_of(subject: Subject, operators: Sequence[OperatorEvidence]) -> list[OperatorDetail]:
-    chosen = {id(operator) for operator in operators}
-    return slowest_first(d for d in subject.details if id(d.evidence) in chosen)
+    evidence_ids = {id(operator) for operator in operators}
+    return slowest_first(d for d in subject.details if id(d.evidence) in evidence_ids)
 
 
 def _counted(subject: Subject) -> ModeEvidence | None:
     """Counted calls with the sizes of what is packed in an inference, or of the products."""
     counted = subject.insight.experiment.counted
-    known = (k for o in counted.operators for k in o.kernels) if counted else iter(())
-    return counted if any(kernel.by_sizes for kernel in known) else None
+    kernels = (k for o in counted.operators for k in o.kernels) if counted else iter(())
+    return counted if any(kernel.by_sizes for kernel in kernels) else None
 
 
 @rule("F22", "weights packed in every inference", _counted, is_timed=False)
@@ -131,18 +134,23 @@ def find_repacked_weights(subject: Subject, counted: ModeEvidence) -> Finding | 
     written = {
         id(operator): (operator, right)
         for operator in counted.operators
-        if operator.parts.operator_class != MATMUL and (right := _right_bytes(counted, operator))
+        if operator.parsed_name.operator_class != MATMUL
+        and (right := _right_bytes(counted, operator))
     }
     details = _details_of(subject, [operator for operator, _ in written.values()])
-    whole = sum(
+    packed_bytes = sum(
         packing_bytes(kernel, counted.svl_bits) or 0
         for operator in counted.operators
         for kernel in operator.kernels
         if kernel.is_packing
     )
     total = sum(right for _, right in written.values())
-    least = subject.thresholds.least_share
-    is_small = not subject.reaches(details, least) if subject.is_timed else total < least * whole
+    least_share = subject.thresholds.least_share
+    is_small = (
+        not subject.reaches(details, least_share)
+        if subject.is_timed
+        else total < least_share * packed_bytes
+    )
     if not details or is_small:
         return None
     return Finding(
@@ -150,7 +158,7 @@ def find_repacked_weights(subject: Subject, counted: ModeEvidence) -> Finding | 
         severity="medium",
         summary=(
             f"{count_of(len(details), 'layer')} packed {format_size(total)} of packed right sides "
-            f"in each inference, {format_share(total / whole)} of what all packing writes."
+            f"in each inference, {format_share(total / packed_bytes)} of what all packing writes."
         ),
         action=(
             "make their weights constants of the program, so that they are packed once while it is "
@@ -184,7 +192,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
     """Results that leave a delegate, or come to it from outside, are written to planned memory."""
     crossing = _crossing(report)
     total = sum(operator.output_bytes or 0 for operator in report.operators)
-    size = sum(each.output_bytes or 0 for each in crossing)
+    size = sum(operator.output_bytes or 0 for operator in crossing)
     if size < subject.thresholds.boundary_share * total:
         return None
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
@@ -204,12 +212,18 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
         ),
         evidence=tuple(
             EvidenceRow(
-                each.name,
-                f"{format_size(each.output_bytes or 0)}, "
-                + ("to a delegate" if each.delegate is None else f"from delegate {each.delegate}")
-                + (f", module {each.origin.module_path}" if each.origin.module_path else ""),
+                operator.name,
+                f"{format_size(operator.output_bytes or 0)}, "
+                + (
+                    "to a delegate"
+                    if operator.delegate is None
+                    else f"from delegate {operator.delegate}"
+                )
+                + (
+                    f", module {operator.origin.module_path}" if operator.origin.module_path else ""
+                ),
             )
-            for each in crossing[:SHOWN_ROWS]
+            for operator in crossing[:SHOWN_ROWS]
         ),
     )
 
@@ -229,10 +243,10 @@ def _crossing(report: MethodReport) -> list[GraphOperator]:
                 within[name] += 1
             elif source and source.delegate is None:
                 entering.add(name)
-    found = [
-        each
-        for each in report.operators
-        if each.name in entering
-        or (each.delegate is not None and (each.readers or 0) > within[each.name])
+    crossing = [
+        operator
+        for operator in report.operators
+        if operator.name in entering
+        or (operator.delegate is not None and (operator.readers or 0) > within[operator.name])
     ]
-    return sorted(found, key=lambda each: -(each.output_bytes or 0))
+    return sorted(crossing, key=lambda operator: -(operator.output_bytes or 0))

@@ -57,7 +57,7 @@ class Attribution:
     """Why it is not delegated."""
     prediction: Prediction | None
     node: int | None = None
-    """Its place among the delegate's nodes; None outside delegates."""
+    """Its index among the delegate's nodes; None outside delegates."""
     kind: str | None = None
     """Of that node."""
     behind: tuple[GraphOperator, ...] = ()
@@ -68,34 +68,34 @@ def attribute_operators(
     rows: Sequence[OperatorRow], report: MethodReport
 ) -> tuple[Attribution | None, ...]:
     """Returns the attribution of each row; None where none is certain enough."""
-    found: list[Attribution | None] = [None] * len(rows)
-    operators = {entry.name: entry for entry in report.operators}
-    delegates = {entry.instruction: entry for entry in report.delegates}
+    attributions: list[Attribution | None] = [None] * len(rows)
+    operators = {operator.name: operator for operator in report.operators}
+    delegates = {delegate.instruction: delegate for delegate in report.delegates}
     for instruction in dict.fromkeys(row.instruction_id for row in rows):
-        places = [i for i, row in enumerate(rows) if row.instruction_id == instruction]
+        indices = [i for i, row in enumerate(rows) if row.instruction_id == instruction]
         delegate = delegates.get(instruction)
-        if delegate is not None and rows[places[0]].is_delegated:
-            _attribute_delegate(rows, places, delegate, operators, found)
-        elif not rows[places[0]].is_delegated:
-            for place in places:
-                found[place] = _attribute_kernel(rows[place], report.operators)
-    return tuple(found)
+        if delegate is not None and rows[indices[0]].is_delegated:
+            _attribute_delegate(rows, indices, delegate, operators, attributions)
+        elif not rows[indices[0]].is_delegated:
+            for index in indices:
+                attributions[index] = _attribute_kernel(rows[index], report.operators)
+    return tuple(attributions)
 
 
 def _attribute_delegate(
     rows: Sequence[OperatorRow],
-    places: Sequence[int],
+    indices: Sequence[int],
     delegate: Delegate,
     operators: dict[str, GraphOperator],
-    found: list[Attribution | None],
+    attributions: list[Attribution | None],
 ) -> None:
-    """Aligns the rows at `places` with the delegate's nodes and fills in `found`."""
+    """Aligns the rows at `indices` with the delegate's nodes and fills in `attributions`."""
     backend = backend_of(delegate.backend)
-    ran_here = [rows[place] for place in places]
-    names = [backend.row_kind(row.base, row.microkernel_type) for row in ran_here]
+    delegate_rows = [rows[index] for index in indices]
+    names = [backend.row_kind(row.base, row.microkernel_type) for row in delegate_rows]
     kinds = [backend.node_kind(node.kind) for node in delegate.nodes]
     if any(names.count(kind) != kinds.count(kind) for kind in backend.products):
-        loose = [list(map(backend.loose_kind, each)) for each in (names, kinds)]
+        loose = [list(map(backend.loose_kind, labels)) for labels in (names, kinds)]
         # Only where that explains the difference: a product that is missing stays missing.
         if all(loose[0].count(kind) == loose[1].count(kind) for kind in backend.products):
             names, kinds = loose
@@ -103,19 +103,21 @@ def _attribute_delegate(
         (node.operators, kind) for node, kind in zip(delegate.nodes, kinds, strict=True)
     )
     crowds = Counter(node.operators for node in delegate.nodes if node.attribution != "inserted")
-    ran, kept = Counter(names), Counter(kinds)
+    row_counts, node_counts = Counter(names), Counter(kinds)
     # Some names are not the node's, as "Invalid Unary Op" of a quantised hard-swish: order tells.
-    for row, place in align(names, kinds, unmistakable=backend.products):
-        node, kind = delegate.nodes[place], kinds[place]
-        known = [operators[name] for name in node.operators if name in operators]
-        certainty = _certainty(node, same_kind=kind == names[row], all_ran=ran[kind] == kept[kind])
-        match = _Match(node, place, known, certainty)
-        working = [entry for entry in known if entry.macs]
-        if kind in backend.products and len(working) == 1 and sharing[node.operators, kind] == 1:
-            found[places[row]] = _as_product(match, working[0])
+    for row, node_index in align(names, kinds, unmistakable=backend.products):
+        node, kind = delegate.nodes[node_index], kinds[node_index]
+        graph_operators = [operators[name] for name in node.operators if name in operators]
+        certainty = _certainty(
+            node, same_kind=kind == names[row], all_ran=row_counts[kind] == node_counts[kind]
+        )
+        match = _Match(node, node_index, graph_operators, certainty)
+        with_macs = [operator for operator in graph_operators if operator.macs]
+        if kind in backend.products and len(with_macs) == 1 and sharing[node.operators, kind] == 1:
+            attributions[indices[row]] = _as_product(match, with_macs[0])
         else:
             is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"
-            found[places[row]] = _as_node(match, is_alone=is_alone)
+            attributions[indices[row]] = _as_node(match, is_alone=is_alone)
 
 
 def _certainty(node: DelegateNode, *, same_kind: bool, all_ran: bool) -> Certainty:
@@ -131,15 +133,17 @@ class _Match:
     """A node that an operator was paired with."""
 
     node: DelegateNode
-    place: int
-    known: Sequence[GraphOperator]
+    node_index: int
+    graph_operators: Sequence[GraphOperator]
     """The graph operators behind the node."""
     certainty: Certainty
 
     @property
     def modules(self) -> tuple[str, ...]:
         """The modules of all graph operators, each once."""
-        return tuple(dict.fromkeys(entry.origin.module_path for entry in self.known))
+        return tuple(
+            dict.fromkeys(operator.origin.module_path for operator in self.graph_operators)
+        )
 
 
 def _as_product(match: _Match, operator: GraphOperator) -> Attribution:
@@ -157,47 +161,53 @@ def _as_product(match: _Match, operator: GraphOperator) -> Attribution:
         moved_bytes=(operator.input_bytes or 0) + (operator.output_bytes or 0) or None,
         reason=None,
         prediction=match.node.prediction,
-        node=match.place,
+        node=match.node_index,
         kind=match.node.kind,
-        behind=tuple(match.known),
+        behind=tuple(match.graph_operators),
     )
 
 
 def _as_node(match: _Match, *, is_alone: bool) -> Attribution:
     """What the report says of a node; sizes only when no other node shares its operators."""
-    node, known = match.node, match.known
+    node, graph_operators = match.node, match.graph_operators
     sizes = (node.input_bytes or 0) + (node.output_bytes or 0)
     return Attribution(
         graph_operators=node.operators,
         modules=match.modules,
         certainty=match.certainty,
-        origin=known[0].origin if known else None,
-        shape=tuple(known[-1].shape or ()) or None if known and is_alone else None,
+        origin=graph_operators[0].origin if graph_operators else None,
+        shape=tuple(graph_operators[-1].shape or ()) or None
+        if graph_operators and is_alone
+        else None,
         macs=node.macs or None if is_alone else None,
         moved_bytes=sizes or None if is_alone else None,
         reason=None,
         prediction=node.prediction,
-        node=match.place,
+        node=match.node_index,
         kind=match.node.kind,
-        behind=tuple(match.known),
+        behind=tuple(match.graph_operators),
     )
 
 
 def _attribute_kernel(row: OperatorRow, operators: Sequence[GraphOperator]) -> Attribution | None:
     """Finds the graph operator of a kernel outside delegates by its instruction and name."""
-    for entry in operators:
-        same_name = parse_kernel_name(entry.operator).base == row.base
-        if entry.instruction is not None and entry.instruction == row.instruction_id and same_name:
+    for operator in operators:
+        same_name = parse_kernel_name(operator.operator).base == row.base
+        if (
+            operator.instruction is not None
+            and operator.instruction == row.instruction_id
+            and same_name
+        ):
             return Attribution(
-                graph_operators=(entry.name,),
-                modules=(entry.origin.module_path,),
+                graph_operators=(operator.name,),
+                modules=(operator.origin.module_path,),
                 certainty="instruction",
-                origin=entry.origin,
-                shape=tuple(entry.shape) if entry.shape else None,
-                macs=entry.macs,
-                moved_bytes=(entry.input_bytes or 0) + (entry.output_bytes or 0) or None,
-                reason=entry.reason,
+                origin=operator.origin,
+                shape=tuple(operator.shape) if operator.shape else None,
+                macs=operator.macs,
+                moved_bytes=(operator.input_bytes or 0) + (operator.output_bytes or 0) or None,
+                reason=operator.reason,
                 prediction=None,
-                behind=(entry,),
+                behind=(operator,),
             )
     return None

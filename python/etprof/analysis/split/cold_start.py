@@ -36,7 +36,7 @@ class SeparateRuns:
 
     baseline: Sequence[ExperimentMetrics]
     candidate: Sequence[ExperimentMetrics]
-    known: Mapping[str, Spread]
+    device_spreads: Mapping[str, Spread]
     """Spread of one run's log value by the history's name of the metric; empty where unknown."""
 
 
@@ -83,9 +83,9 @@ def build_ledger(
     baseline: ExperimentMetrics, candidate: ExperimentMetrics, *, margin: float
 ) -> tuple[LedgerEntry, ...]:
     """Compares every cost block by block, and the speed of generation where both have it."""
-    return _with_both(
+    return _without_one_sided_rates(
         [
-            _entry(label, unit, baseline, candidate, value, margin)
+            _compare_blocks(label, unit, baseline, candidate, value, margin)
             for label, unit, value in _quantities()
         ]
     )
@@ -93,8 +93,8 @@ def build_ledger(
 
 def build_ledger_of_runs(runs: SeparateRuns, *, margin: float) -> tuple[LedgerEntry, ...]:
     """Compares every cost run by run, and the speed of generation where both have it."""
-    return _with_both(
-        [_entry_of_runs(label, unit, runs, value, margin) for label, unit, value in _quantities()]
+    return _without_one_sided_rates(
+        [_compare_runs(label, unit, runs, value, margin) for label, unit, value in _quantities()]
     )
 
 
@@ -102,17 +102,17 @@ def _quantities() -> list[tuple[str, Unit, Callable[[BlockMetrics], float | None
     return [*_ENTRIES, *((label, unit, _reader(name)) for label, unit, name in _GENERATION)]
 
 
-def _with_both(entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+def _without_one_sided_rates(entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     """Leaves out the speed of generation where a side has none."""
     of_tokens = {label for label, _, _ in _GENERATION}
     return tuple(
-        entry
-        for entry in entries
-        if entry.label not in of_tokens or None not in {entry.baseline, entry.candidate}
+        quantity
+        for quantity in entries
+        if quantity.label not in of_tokens or None not in {quantity.baseline, quantity.candidate}
     )
 
 
-def _entry_of_runs(
+def _compare_runs(
     label: str,
     unit: Unit,
     runs: SeparateRuns,
@@ -130,8 +130,8 @@ def _entry_of_runs(
         before, after = (float(np.median(side)) if side else None for side in flat)
         return LedgerEntry(label, unit, before, after, None)
     slow, fast = sides if unit == "ns" else reversed(sides)
-    known = runs.known.get(HISTORY_NAMES.get(label, ""))
-    effect = effect_of_runs(slow, fast, known=known, margin=margin)
+    device_spread = runs.device_spreads.get(HISTORY_NAMES.get(label, ""))
+    effect = effect_of_runs(slow, fast, known=device_spread, margin=margin)
     before, after = (
         float(np.exp(np.mean([np.log(np.median(run)) for run in side]))) for side in sides
     )
@@ -147,11 +147,15 @@ def pair_blocks(
     baseline: ExperimentMetrics, candidate: ExperimentMetrics
 ) -> list[tuple[BlockMetrics, BlockMetrics]]:
     """Pairs the blocks of the same number: neighbours in time when measured in one run."""
-    others = {block.block: block for block in candidate.blocks}
-    return [(block, others[block.block]) for block in baseline.blocks if block.block in others]
+    candidate_blocks = {block.block: block for block in candidate.blocks}
+    return [
+        (block, candidate_blocks[block.block])
+        for block in baseline.blocks
+        if block.block in candidate_blocks
+    ]
 
 
-def _entry(  # noqa: PLR0913, PLR0917 - one line of a table
+def _compare_blocks(  # noqa: PLR0913, PLR0917 - one line of a table
     label: str,
     unit: Unit,
     baseline: ExperimentMetrics,
@@ -163,11 +167,21 @@ def _entry(  # noqa: PLR0913, PLR0917 - one line of a table
         [v for v in map(value, metrics.blocks) if v is not None]
         for metrics in (baseline, candidate)
     ]
-    pairs = [(value(one), value(other)) for one, other in pair_blocks(baseline, candidate)]
-    positive = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
+    pairs = [
+        (value(baseline_block), value(candidate_block))
+        for baseline_block, candidate_block in pair_blocks(baseline, candidate)
+    ]
+    positive = [
+        (baseline_value, candidate_value)
+        for baseline_value, candidate_value in pairs
+        if baseline_value and candidate_value and min(baseline_value, candidate_value) > 0
+    ]
     effect = None
     if unit != "bytes" and positive and len(positive) == len(pairs):
-        sides_of_pairs = [one for one, _ in positive], [other for _, other in positive]
+        sides_of_pairs = (
+            [baseline_value for baseline_value, _ in positive],
+            [candidate_value for _, candidate_value in positive],
+        )
         # Of times the smaller is faster, of rates the larger.
         slow, fast = sides_of_pairs if unit == "ns" else reversed(sides_of_pairs)
         effect = estimate_effect(slow, fast, margin=margin)

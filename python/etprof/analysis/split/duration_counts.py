@@ -45,9 +45,11 @@ class DurationCounts(NamedTuple):
         return cls(of_operator + operator.min(), above + low, calls)
 
     @classmethod
-    def of_parts(cls, parts: Sequence[DurationCounts]) -> DurationCounts:
+    def merged(cls, counts: Sequence[DurationCounts]) -> DurationCounts:
         """Adds up what was counted apart."""
-        operator, duration, calls = (np.concatenate(each) for each in zip(*parts, strict=True))
+        operator, duration, calls = (
+            np.concatenate(columns) for columns in zip(*counts, strict=True)
+        )
         # Each part is in order, which this way of sorting makes use of.
         order = np.argsort(pack_rows(operator, duration), kind="stable")
         return cls(operator[order], duration[order], calls[order])._add_up()

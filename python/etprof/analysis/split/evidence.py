@@ -51,7 +51,7 @@ class OperatorEvidence:
     """One operator in one SME mode."""
 
     name: str
-    parts: OperatorName
+    parsed_name: OperatorName
     backend: Backend
     kernels: tuple[KernelUse, ...]
     is_counted: bool
@@ -84,13 +84,13 @@ class OperatorEvidence:
     @property
     def level(self) -> str | None:
         """Level of the best microkernel that computes; None when none is KleidiAI's."""
-        found = {kernel.level for kernel in self.compute_kernels}
-        return next((level for level in LEVELS if level in found), None)
+        levels = {kernel.level for kernel in self.compute_kernels}
+        return next((level for level in LEVELS if level in levels), None)
 
     @property
     def could_use_sme2(self) -> bool:
         """Whether it is a convolution or matrix product, where SME2 can matter."""
-        return self.parts.is_product
+        return self.parsed_name.is_product
 
     @property
     def why_not_sme2(self) -> Reason | None:
@@ -135,7 +135,7 @@ class OperatorModes:
 
     def best(self) -> OperatorEvidence:
         """The operator in the fastest mode that has it."""
-        return next(found for found in self.by_mode.values() if found is not None)
+        return next(operator for operator in self.by_mode.values() if operator is not None)
 
 
 def read_evidence(trace: KernelTrace) -> ModeEvidence:
@@ -171,7 +171,7 @@ def _kernel_uses(operator: TracedOperator, execution: int) -> tuple[KernelUse, .
         _use(
             kernel.name,
             kernel.execution_calls[execution],
-            [(each.sizes, each.execution_calls[execution]) for each in kernel.by_sizes],
+            [(by_size.sizes, by_size.execution_calls[execution]) for by_size in kernel.by_sizes],
         )
         for kernel in operator.kernels
         if kernel.execution_calls[execution]
@@ -197,12 +197,12 @@ def describe_operator(
     name: str, backend: Backend, mode: str | None, kernels: tuple[KernelUse, ...] | None = None
 ) -> OperatorEvidence:
     """Returns what counted calls, or else an ETDump's label alone, prove in an SME mode."""
-    parts = backend.read_label(name)
+    parsed_name = backend.read_label(name)
     counted = None
     if kernels is not None:
         counted = frozenset(kernel.level for kernel in kernels if not kernel.is_packing)
-    route = backend.sme_route(OperatorFacts(parts, mode, counted))
-    return OperatorEvidence(name, parts, backend, kernels or (), counted is not None, route)
+    route = backend.sme_route(OperatorFacts(parsed_name, mode, counted))
+    return OperatorEvidence(name, parsed_name, backend, kernels or (), counted is not None, route)
 
 
 def join_evidence(
@@ -218,9 +218,9 @@ def join_evidence(
         counted.setdefault((operator.name, operator.is_delegated), []).append(operator)
     evidence = []
     for row in rows:
-        found = counted.get((row.label, row.is_delegated))
+        traced_operators = counted.get((row.label, row.is_delegated))
         named = describe_operator(row.label, row.backend, mode)
-        evidence.append(found.pop(0) if found else named)
+        evidence.append(traced_operators.pop(0) if traced_operators else named)
     return tuple(evidence)
 
 
@@ -268,15 +268,15 @@ def pair_phases(
 
 
 def _kernel_names(operator: OperatorEvidence | None) -> tuple[str, ...] | None:
-    return tuple(each.name for each in operator.compute_kernels) if operator else None
+    return tuple(kernel.name for kernel in operator.compute_kernels) if operator else None
 
 
 def _merge(
     rows: list[dict[str, OperatorEvidence]], mode: str, operators: Sequence[OperatorEvidence]
 ) -> None:
     """Puts the operators of one more mode beside their like; the rest get rows of their own."""
-    known = [_kind(next(iter(row.values()))) for row in rows]
-    matcher = SequenceMatcher(None, known, [_kind(o) for o in operators], autojunk=False)
+    row_kinds = [_kind(next(iter(row.values()))) for row in rows]
+    matcher = SequenceMatcher(None, row_kinds, [_kind(o) for o in operators], autojunk=False)
     merged: list[dict[str, OperatorEvidence]] = []
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag == "equal":
@@ -288,4 +288,4 @@ def _merge(
 
 
 def _kind(operator: OperatorEvidence) -> tuple[str, bool]:
-    return operator.parts.base, operator.is_delegated
+    return operator.parsed_name.base, operator.is_delegated

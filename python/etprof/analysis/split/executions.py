@@ -75,7 +75,7 @@ class ExcludedExecutions:
     disturbed_launches: tuple[int, ...] = ()
 
     @property
-    def band_was_known(self) -> bool:
+    def has_enough_for_band(self) -> bool:
         """Whether there were executions enough to tell a disturbed one from the others."""
         return self.recorded - self.impossible >= LEAST_FOR_BAND
 
@@ -113,7 +113,7 @@ class Executions:
     """Of each execution of the file, in ns; None where nothing is timed."""
     steady: NDArray[np.bool_]
     possible: NDArray[np.bool_]
-    chosen: NDArray[np.bool_]
+    selected: NDArray[np.bool_]
     """Of each execution, whether it is split; `steady`: neither first inference nor warm-up."""
     first: int | None
     """The first inference, when the file keeps it apart or it was taken off the front."""
@@ -131,22 +131,22 @@ class Executions:
     @property
     def count(self) -> int:
         """How many are split."""
-        return int(np.count_nonzero(self.chosen))
+        return int(np.count_nonzero(self.selected))
 
     def pieces(self) -> Iterator[Piece]:
         """Yields the events of the file, a part at a time.
 
         Raises InputFileError for a file that is not the one that was examined any more.
         """
-        numbers = np.where(self.chosen, np.cumsum(self.chosen) - 1, -1)
+        numbers = np.where(self.selected, np.cumsum(self.selected) - 1, -1)
         done = 0
         for dump in self.dump.pieces():
             events = self.events or self._examine(dump)
-            own = slice(done, done := done + events.execution_possible.size)
+            span = slice(done, done := done + events.execution_possible.size)
             if done > numbers.size:
                 break
-            inside = np.append(numbers[own], -1)[events.execution]
-            yield Piece(dump, events, inside, events.usable(self.possible[own]))
+            inside = np.append(numbers[span], -1)[events.execution]
+            yield Piece(dump, events, inside, events.usable(self.possible[span]))
         if done != numbers.size:
             name = self.dump.name if isinstance(self.dump, LongETDump) else "the ETDump"
             raise InputFileError(changed_while_read(name))
@@ -174,8 +174,8 @@ class Delegates:
     @property
     def synthetic(self) -> tuple[int, ...]:
         """Instructions of the calls whose operators have no starts of their own."""
-        found = (call for call, each in self.backends.items() if each.starts_are_synthetic)
-        return () if self.are_on_clock else tuple(found)
+        calls = (call for call, backend in self.backends.items() if backend.starts_are_synthetic)
+        return () if self.are_on_clock else tuple(calls)
 
     def backend(self, instruction: int) -> Backend:
         """Returns the backend of a call; opaque when nothing is known."""
@@ -184,7 +184,7 @@ class Delegates:
     @property
     def units(self) -> dict[int, float | None]:
         """The ns per tick of calls that do not report in ns; None for those that are one whole."""
-        ticks = {i: each.ns_per_tick for i, each in self.backends.items()}
+        ticks = {i: backend.ns_per_tick for i, backend in self.backends.items()}
         return {i: unit for i, unit in ticks.items() if unit != 1.0}
 
     @property
@@ -237,7 +237,7 @@ def examine_executions(
         duration=np.concatenate(survey.durations) if is_timed else None,
         steady=steady,
         possible=possible,
-        chosen=steady & possible,
+        selected=steady & possible,
         first=int(first[0]) if first.size else None,
         load_ns={i: ns for i, ns in survey.load_ns.items() if i not in survey.damage.loads},
         foreign=survey.foreign,
@@ -273,10 +273,11 @@ def _label_columns(dump: ETDump) -> Columns:
     return profile.instruction_id[delegated], profile.delegate_debug_id_str_id[delegated]
 
 
-def begins_alike(known: Columns, columns: Columns) -> bool:
+def begins_alike(previous: Columns, columns: Columns) -> bool:
     """Says whether rows are the first of those that are known: most pieces repeat their neighbour."""
     return all(
-        np.array_equal(one[: other.size], other) for one, other in zip(known, columns, strict=True)
+        np.array_equal(earlier[: current.size], current)
+        for earlier, current in zip(previous, columns, strict=True)
     )
 
 
@@ -284,12 +285,12 @@ def _find_labels(columns: Columns, names: Sequence[str]) -> dict[int, set[str]]:
     """Returns the labels of delegates' operators, by the instruction that calls the delegate."""
     instructions, labels = (column.astype(np.int64) for column in columns)
     pairs = np.sort((instructions << 32) + labels)
-    found: dict[int, set[str]] = {}
+    labels_by_call: dict[int, set[str]] = {}
     for pair in pairs[np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]].tolist():
         instruction, label = pair + 1 >> 32, (pair + 1) % 2**32 - 1
-        known = found.setdefault(instruction, set())
-        known |= {names[label]} if label >= 0 else set()
-    return found
+        call_labels = labels_by_call.setdefault(instruction, set())
+        call_labels |= {names[label]} if label >= 0 else set()
+    return labels_by_call
 
 
 @dataclass(eq=False)
@@ -368,34 +369,34 @@ def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
     """Leaves out executions far from the median of all launches; none where nothing is timed."""
     durations = [launch.duration for launch in launches]
     pooled = [
-        duration[each.chosen]
-        for each, duration in zip(launches, durations, strict=True)
+        duration[launch.selected]
+        for launch, duration in zip(launches, durations, strict=True)
         if duration is not None
     ]
-    known = np.concatenate([*pooled, np.empty(0, np.int64)])
-    if known.size < LEAST_FOR_BAND:
+    selected_ns = np.concatenate([*pooled, np.empty(0, np.int64)])
+    if selected_ns.size < LEAST_FOR_BAND:
         return tuple(launches)
-    low, middle, high = np.percentile(known, [25, 50, 75])
+    low, middle, high = np.percentile(selected_ns, [25, 50, 75])
     reach = max(_NEAR_SHARE * middle, _NEAR_RANGES * (high - low))
     return tuple(
-        replace(each, chosen=each.chosen & (np.abs(duration - middle) <= reach))
+        replace(launch, selected=launch.selected & (np.abs(duration - middle) <= reach))
         if duration is not None
-        else each
-        for each, duration in zip(launches, durations, strict=True)
+        else launch
+        for launch, duration in zip(launches, durations, strict=True)
     )
 
 
-def count_left_out(launches: Sequence[Executions]) -> ExcludedExecutions:
+def count_excluded(launches: Sequence[Executions]) -> ExcludedExecutions:
     """Says how many executions are not split, and why."""
-    possible = [each.steady & each.possible for each in launches]
+    possible = [launch.steady & launch.possible for launch in launches]
     disturbed = {
-        each.launch: int(np.count_nonzero(can_be & ~each.chosen))
-        for each, can_be in zip(launches, possible, strict=True)
+        launch.launch: int(np.count_nonzero(can_be & ~launch.selected))
+        for launch, can_be in zip(launches, possible, strict=True)
     }
-    recorded = sum(int(each.steady.sum()) for each in launches)
+    recorded = sum(int(launch.steady.sum()) for launch in launches)
     return ExcludedExecutions(
         recorded=recorded,
-        impossible=recorded - sum(int(each.sum()) for each in possible),
+        impossible=recorded - sum(int(mask.sum()) for mask in possible),
         disturbed=sum(disturbed.values()),
         disturbed_launches=tuple(launch for launch, count in disturbed.items() if count),
     )
@@ -445,5 +446,5 @@ def _phases(dump: ETDump, is_execute: NDArray[np.bool_]) -> NDArray[np.int8]:
 def _phase(dump: ETDump, name_id: int) -> int:
     """Reads the phase from an event block's name."""
     name = dump.names[name_id] if name_id >= 0 else ""
-    known = {FIRST_BLOCK: _FIRST, WARMUP_BLOCK: _WARMUP, PREFILL_BLOCK: _PREFILL}
-    return known.get(name, _STEADY)
+    phases = {FIRST_BLOCK: _FIRST, WARMUP_BLOCK: _WARMUP, PREFILL_BLOCK: _PREFILL}
+    return phases.get(name, _STEADY)

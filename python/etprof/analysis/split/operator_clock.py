@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_OUTSIDE_NS: Final = 1000
 """A reading may be off that of ExecuTorch by the time between the two; a step of XNNPACK's."""
-_OTHER: Final = "it has other executions or operators than the ETDump"
+_DIFFERENT_OPERATORS: Final = "it has other executions or operators than the ETDump"
 
 
 class _DelegateClock(NamedTuple):
@@ -48,7 +48,7 @@ class _LongOnClock(LongETDump):
         """Yields the pieces of the file; raises InputFileError where one does not fit any more."""
         done = 0
         for piece in super().pieces():
-            changed, done = _change(piece, self.clock, done)
+            changed, done = _change_piece(piece, self.clock, done)
             if isinstance(changed, str):
                 raise InputFileError(changed_while_read(self.name))
             yield changed
@@ -60,29 +60,29 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
     Where clock and ETDump do not tell of the same operators, says why, and no event is changed.
     """
     operators = [operator for operator in trace.operators if operator.delegate is not None]
-    if problem := _why_not(trace, operators):
+    if problem := _clock_problem(trace, operators):
         return problem
     clock = _DelegateClock(
-        tuple(each.name for each in operators),
-        tuple(each.delegate for each in operators),
-        np.array([each.start_ns for each in operators], np.int64).T,
-        np.array([each.duration_ns for each in operators], np.int64).T,
+        tuple(operator.name for operator in operators),
+        tuple(operator.delegate for operator in operators),
+        np.array([operator.start_ns for operator in operators], np.int64).T,
+        np.array([operator.duration_ns for operator in operators], np.int64).T,
     )
     done, changed = 0, dump
     for piece in dump.pieces():
-        found, done = _change(piece, clock, done)
-        if isinstance(found, str):
-            return found
-        changed = found
+        changed_piece, done = _change_piece(piece, clock, done)
+        if isinstance(changed_piece, str):
+            return changed_piece
+        changed = changed_piece
     if done != len(trace.executions):
-        return _OTHER
+        return _DIFFERENT_OPERATORS
     if isinstance(dump, LongETDump):
         tick = dump.ns_per_tick
         return _LongOnClock(dump.path, dump.data, dump.state, clock, ns_per_tick=tick)
     return changed
 
 
-def _why_not(trace: KernelTrace, operators: list[TracedOperator]) -> str | None:
+def _clock_problem(trace: KernelTrace, operators: list[TracedOperator]) -> str | None:
     """What keeps a trace from being a clock of every operator in every execution."""
     if not trace.all_operators_named or not all(
         execution.aligned for execution in trace.executions
@@ -90,33 +90,37 @@ def _why_not(trace: KernelTrace, operators: list[TracedOperator]) -> str | None:
         return "executions ran different operators, or some without a name"
     if any(None in (*operator.start_ns, *operator.duration_ns) for operator in operators):
         return "operators lack a time in some executions"
-    return None if operators and trace.executions else _OTHER
+    return None if operators and trace.executions else _DIFFERENT_OPERATORS
 
 
-def _change(dump: ETDump, clock: _DelegateClock, done: int) -> tuple[ETDump | str, int]:
+def _change_piece(dump: ETDump, clock: _DelegateClock, done: int) -> tuple[ETDump | str, int]:
     """Puts the executions after `done` on the clock; returns how many there are then, too."""
     profile, count = dump.profile, len(clock.names)
     number = {name: index for index, name in enumerate(dump.names)}
     executes = np.flatnonzero(profile.name_id == number.get(EXECUTE, -2))
     calls = np.flatnonzero(profile.name_id == number.get(CONTAINERS[1], -2))
     flat = np.flatnonzero(profile.delegate_debug_id_str_id >= 0)
-    own = slice(done, done + executes.size)
-    if flat.size != executes.size * count or own.stop > len(clock.start):
-        return _OTHER, done
+    span = slice(done, done + executes.size)
+    if flat.size != executes.size * count or span.stop > len(clock.start):
+        return _DIFFERENT_OPERATORS, done
     rows = flat.reshape(executes.size, count)
     expected = [number.get(name, -2) for name in clock.names]
-    told = profile.delegate_debug_id_str_id[rows] == expected
-    told &= np.searchsorted(executes, rows) == np.arange(executes.size)[:, None]
-    if not told.all() or (rows.size and (calls.size == 0 or rows.max() > calls[-1])):
+    matches = profile.delegate_debug_id_str_id[rows] == expected
+    matches &= np.searchsorted(executes, rows) == np.arange(executes.size)[:, None]
+    if not matches.all() or (rows.size and (calls.size == 0 or rows.max() > calls[-1])):
         return "its operators are not those of the ETDump", done
-    start = clock.start[own] + profile.start_time[executes].astype(np.int64)[:, None]
-    end = start + clock.duration[own]
+    start = clock.start[span] + profile.start_time[executes].astype(np.int64)[:, None]
+    end = start + clock.duration[span]
     around = calls[np.searchsorted(calls, rows)]
     begins, ends = (
-        each.astype(np.int64)[around] for each in (profile.start_time, profile.end_time)
+        column.astype(np.int64)[around] for column in (profile.start_time, profile.end_time)
     )
     for delegate in set(clock.delegates):
-        inside = [i for i, each in enumerate(clock.delegates) if each == delegate]
+        inside = [
+            i
+            for i, operator_delegate in enumerate(clock.delegates)
+            if operator_delegate == delegate
+        ]
         # The clock begins an inference some ns before or after ExecuTorch's own reading.
         early = begins[:, inside[:1]] - start[:, inside[:1]]
         late = end[:, inside[-1:]] - ends[:, inside[-1:]]
@@ -129,4 +133,4 @@ def _change(dump: ETDump, clock: _DelegateClock, done: int) -> tuple[ETDump | st
     for stamp, times in zip(stamps, (start, end), strict=True):
         stamp[rows] = np.clip(times, begins, ends)
     changed = replace(profile, start_time=stamps[0], end_time=stamps[1])
-    return replace(dump, profile=changed), own.stop
+    return replace(dump, profile=changed), span.stop

@@ -16,7 +16,7 @@ from etprof.analysis.split.duration_counts import (
     duration_step,
     pack_rows,
 )
-from etprof.analysis.split.executions import ImplausibleETDumpError, begins_alike, count_left_out
+from etprof.analysis.split.executions import ImplausibleETDumpError, begins_alike, count_excluded
 from etprof.backends.backend import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
@@ -71,18 +71,18 @@ class PartTimes:
         return mean_interval(self.launches_ns)
 
 
-def add_parts(parts: Sequence[PartTimes | None]) -> PartTimes | None:
+def add_parts(part_times: Sequence[PartTimes | None]) -> PartTimes | None:
     """Returns the times of several parts together; None for none, or where one is not known."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not known:
+    timed = [times for times in part_times if times is not None]
+    if len(timed) < len(part_times) or not timed:
         return None
-    if len(known) == 1:
-        return known[0]
+    if len(timed) == 1:
+        return timed[0]
     return PartTimes(
-        total_ns=sum(part.total_ns for part in known),
-        launches_ns=tuple(map(sum, zip(*(part.launches_ns for part in known), strict=True))),
-        mean_ns=sum(part.mean_ns for part in known),
-        share=sum(part.share for part in known),
+        total_ns=sum(times.total_ns for times in timed),
+        launches_ns=tuple(map(sum, zip(*(times.launches_ns for times in timed), strict=True))),
+        mean_ns=sum(times.mean_ns for times in timed),
+        share=sum(times.share for times in timed),
     )
 
 
@@ -173,7 +173,7 @@ class OperatorSplit:
     @property
     def parts(self) -> tuple[tuple[OperatorRow | OverheadRow, PartTimes], ...]:
         """Everything that adds up to `execute`; nothing without times."""
-        return tuple((each, each.times) for each in self.entries if each.times)
+        return tuple((row, row.times) for row in self.entries if row.times)
 
 
 @dataclass(frozen=True)
@@ -187,16 +187,16 @@ class ExecutionTotals:
     @classmethod
     def of(cls, launches: Sequence[Executions]) -> ExecutionTotals:
         """Adds up the executions of each launch."""
-        counts = tuple(each.count for each in launches)
-        chosen = [
-            launch.duration[launch.chosen] for launch in launches if launch.duration is not None
+        counts = tuple(launch.count for launch in launches)
+        durations = [
+            launch.duration[launch.selected] for launch in launches if launch.duration is not None
         ]
-        if not chosen:
+        if not durations:
             return cls(counts, None)
-        part = cls(counts, None).part([float(each.sum()) for each in chosen])
-        return cls(counts, replace(part, share=1.0))
+        execute = cls(counts, None).part_times([float(duration.sum()) for duration in durations])
+        return cls(counts, replace(execute, share=1.0))
 
-    def part(self, totals_ns: Sequence[float]) -> PartTimes:
+    def part_times(self, totals_ns: Sequence[float]) -> PartTimes:
         """Describes a part by its time in all executions of each launch."""
         means = [t / n for t, n in zip(totals_ns, self.counts, strict=True)]
         mean = sum(means) / len(means)
@@ -229,7 +229,7 @@ class _Tally:
         """In how many each operator ran."""
         self.beyond = {role: [0.0] * launches for role in CALLS}
         """What containers of a role have beyond their contents, by launch; ns."""
-        self.others = set[str]()
+        self.unknown_names = set[str]()
         """Names of events that are nothing that is known."""
         self.shortest = np.zeros(0, np.int64)
         """Of each operator's calls, in ns, as `longest`."""
@@ -243,28 +243,28 @@ class _Tally:
     @property
     def spread(self) -> DurationCounts:
         """How often each operator took how long, in the middle of the steps that are told apart."""
-        found = self._merge()
-        middle = (duration_step(found.duration, self._digits) - 1) // 2
-        return found._replace(duration=found.duration + middle)
+        counts = self._merge()
+        middle = (duration_step(counts.duration, self._digits) - 1) // 2
+        return counts._replace(duration=counts.duration + middle)
 
     def _merge(self) -> DurationCounts:
         """Adds up what there is so far; in coarser steps where it is too much.
 
         A file gives the same however it is cut: steps are those that all of it needs.
         """
-        found = DurationCounts.of_parts(self._spreads)
-        while found.calls.size > max(_MOST_DURATIONS, _LEAST_DURATIONS * len(self.kinds)):
+        counts = DurationCounts.merged(self._spreads)
+        while counts.calls.size > max(_MOST_DURATIONS, _LEAST_DURATIONS * len(self.kinds)):
             self._digits = min(self._digits, _MOST_DIGITS) - 1
-            found = found.rounded(self._digits)
-        self._spreads = [found]
-        return found
+            counts = counts.rounded(self._digits)
+        self._spreads = [counts]
+        return counts
 
     def add(self, launch: Executions, position: int) -> None:
         """Adds up the executions of a launch that are split."""
         for piece in launch.pieces():
             profile, roles, times = piece.dump.profile, piece.events.roles, piece.events.times
-            whole_calls = _whole_calls(piece, launch.delegates)
-            delegated = (roles == Role.DELEGATED) | whole_calls
+            opaque_calls = _opaque_calls(piece, launch.delegates)
+            delegated = (roles == Role.DELEGATED) | opaque_calls
             inside = piece.number >= 0
             rows = np.flatnonzero(inside & (delegated | (roles == Role.KERNEL)))
             is_delegated = delegated[rows]
@@ -277,12 +277,12 @@ class _Tally:
             if times:
                 self._measure(operator, times.duration[rows], position)
                 containers = piece.events.containers
-                counted = inside[containers] & ~whole_calls[containers]
+                counted = inside[containers] & ~opaque_calls[containers]
                 for role, sums in self.beyond.items():
-                    chosen = counted & (roles[containers] == role)
-                    sums[position] += float(times.beyond[chosen].sum())
+                    selected = counted & (roles[containers] == role)
+                    sums[position] += float(times.beyond[selected].sum())
             unknown = profile.name_id[inside & (roles == Role.OTHER)]
-            self.others |= {_name(launch.names, index) for index in set(unknown.tolist())}
+            self.unknown_names |= {_name(launch.names, index) for index in set(unknown.tolist())}
 
     def _number(
         self,
@@ -303,12 +303,12 @@ class _Tally:
         if self._numbered and begins_alike(self._numbered[0], keys):
             return self._numbered[1][: keys[0].size]
         packed = pack_rows(*keys)
-        known = np.sort(packed)
-        known = known[begins_of_runs(known)]
-        group = np.searchsorted(known, packed)
-        first = np.zeros(known.size, np.intp)
+        distinct = np.sort(packed)
+        distinct = distinct[begins_of_runs(distinct)]
+        group = np.searchsorted(distinct, packed)
+        first = np.zeros(distinct.size, np.intp)
         first[group[::-1]] = np.arange(packed.size)[::-1]
-        numbers = np.zeros(known.size, np.int64)
+        numbers = np.zeros(distinct.size, np.int64)
         for index in np.argsort(first).tolist():
             instruction, name_id, number = (int(column[first[index]]) for column in keys)
             kind = _Kind(instruction, names[name_id] if name_id >= 0 else None, number)
@@ -352,12 +352,12 @@ class _Tally:
             position: The launch's column.
         """
         self.totals[:, position] += np.bincount(operator, duration, len(self.kinds))
-        part = DurationCounts.of_calls(operator, duration)
-        begins = begins_of_runs(part.operator)
-        first, last = part.operator[begins], part.operator[np.roll(begins, -1)]
-        self.shortest[first] = np.minimum(self.shortest[first], part.duration[begins])
-        self.longest[last] = np.maximum(self.longest[last], part.duration[np.roll(begins, -1)])
-        self._spreads.append(part.rounded(self._digits))
+        counts = DurationCounts.of_calls(operator, duration)
+        begins = begins_of_runs(counts.operator)
+        first, last = counts.operator[begins], counts.operator[np.roll(begins, -1)]
+        self.shortest[first] = np.minimum(self.shortest[first], counts.duration[begins])
+        self.longest[last] = np.maximum(self.longest[last], counts.duration[np.roll(begins, -1)])
+        self._spreads.append(counts.rounded(self._digits))
         # Twice as much as there is: every addition goes through all of it.
         if sum(spread.calls.size for spread in self._spreads[1:]) > 2 * self._spreads[0].calls.size:
             self._merge()
@@ -369,26 +369,28 @@ def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
     Launches of which no execution is split do not count. Raises ImplausibleETDumpError when a part
     is below zero or above the whole.
     """
-    used = [each for each in launches if each.count]
-    whole = ExecutionTotals.of(used)
+    used = [launch for launch in launches if launch.count]
+    execution_totals = ExecutionTotals.of(used)
     tally = _Tally(len(used))
     for position, launch in enumerate(used):
         tally.add(launch, position)
-    rows = _operator_rows(tally, used[0].delegates, whole)
+    rows = _operator_rows(tally, used[0].delegates, execution_totals)
     split = OperatorSplit(
         rows=rows,
-        overheads=_overheads(tally, used[0].delegates, whole),
-        executions=sum(whole.counts),
-        launches=tuple(each.launch for each in used),
-        times=_split_times(used, whole),
-        unknown_names=tuple(sorted(tally.others | {r.label for r in rows if not r.is_known})),
-        left_out=count_left_out(launches),
+        overheads=_overheads(tally, used[0].delegates, execution_totals),
+        executions=sum(execution_totals.counts),
+        launches=tuple(launch.launch for launch in used),
+        times=_split_times(used, execution_totals),
+        unknown_names=tuple(
+            sorted(tally.unknown_names | {r.label for r in rows if not r.is_known})
+        ),
+        left_out=count_excluded(launches),
     )
     _refuse_impossible(split)
     return split
 
 
-def _whole_calls(piece: Piece, delegates: Delegates) -> NDArray[np.bool_]:
+def _opaque_calls(piece: Piece, delegates: Delegates) -> NDArray[np.bool_]:
     """Says which events are calls of an opaque delegate, each one operator.
 
     Returns:
@@ -397,24 +399,28 @@ def _whole_calls(piece: Piece, delegates: Delegates) -> NDArray[np.bool_]:
     if not delegates.opaque:
         return np.zeros(piece.events.roles.size, np.bool_)
     opaque = np.isin(piece.dump.profile.instruction_id, delegates.opaque)
-    found: NDArray[np.bool_] = (piece.events.roles == Role.DELEGATE_CALL) & opaque
-    return found
+    is_opaque_call: NDArray[np.bool_] = (piece.events.roles == Role.DELEGATE_CALL) & opaque
+    return is_opaque_call
 
 
 def category_times(split: OperatorSplit) -> dict[str, PartTimes]:
     """Adds up by headline category, every one of them; nothing without times."""
-    return _add_up(split, lambda entry: entry.category, CATEGORIES)
+    return _add_up(split, lambda operator_class: operator_class.category, CATEGORIES)
 
 
-def group_of(entry: OperatorClass) -> str:
+def group_of(operator_class: OperatorClass) -> str:
     """Returns the headline category, with overheads as a group of their own."""
-    return OVERHEAD if entry in {DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD} else entry.category
+    return (
+        OVERHEAD
+        if operator_class in {DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD}
+        else operator_class.category
+    )
 
 
 def class_times(split: OperatorSplit) -> dict[OperatorClass, PartTimes]:
     """Adds up by finer class, the largest first; nothing without times."""
-    found = _add_up(split, lambda entry: entry)
-    return dict(sorted(found.items(), key=lambda item: -item[1].total_ns))
+    sums = _add_up(split, lambda operator_class: operator_class)
+    return dict(sorted(sums.items(), key=lambda item: -item[1].total_ns))
 
 
 def _add_up(
@@ -424,9 +430,9 @@ def _add_up(
         return {}
     nothing = PartTimes(0.0, (0.0,) * len(split.launches), 0.0, 0.0)
     groups: dict[Key, list[PartTimes]] = {key: [nothing] for key in keys}
-    for part, times in split.parts:
-        groups.setdefault(key_of(part.operator_class), []).append(times)
-    sums = {key: add_parts(parts) for key, parts in groups.items()}
+    for row, times in split.parts:
+        groups.setdefault(key_of(row.operator_class), []).append(times)
+    sums = {key: add_parts(group) for key, group in groups.items()}
     return {key: times for key, times in sums.items() if times is not None}
 
 
@@ -434,15 +440,19 @@ def _name(names: Sequence[str], index: int) -> str:
     return names[index] if index >= 0 else NAMELESS
 
 
-def _split_times(launches: Sequence[Executions], whole: ExecutionTotals) -> SplitTimes | None:
-    chosen = [launch.duration[launch.chosen] for launch in launches if launch.duration is not None]
-    if whole.execute is None or not chosen:
+def _split_times(
+    launches: Sequence[Executions], execution_totals: ExecutionTotals
+) -> SplitTimes | None:
+    durations = [
+        launch.duration[launch.selected] for launch in launches if launch.duration is not None
+    ]
+    if execution_totals.execute is None or not durations:
         return None
     first, duration = launches[0], launches[0].duration
     loads = {first.names[i]: ns for i, ns in first.load_ns.items() if i >= 0}
     return SplitTimes(
-        execute=whole.execute,
-        execute_median_ns=float(np.median(np.concatenate(chosen))),
+        execute=execution_totals.execute,
+        execute_median_ns=float(np.median(np.concatenate(durations))),
         first_execute_ns=None
         if first.first is None or duration is None
         else float(duration[first.first]),
@@ -451,14 +461,14 @@ def _split_times(launches: Sequence[Executions], whole: ExecutionTotals) -> Spli
 
 
 def _operator_rows(
-    tally: _Tally, delegates: Delegates, whole: ExecutionTotals
+    tally: _Tally, delegates: Delegates, execution_totals: ExecutionTotals
 ) -> tuple[OperatorRow, ...]:
     """Describes the operators, in program order."""
     bounds, spread = np.zeros(0, np.int64), None
-    if whole.execute is not None and tally.kinds:
+    if execution_totals.execute is not None and tally.kinds:
         spread = tally.spread
         bounds = np.searchsorted(spread.operator, np.arange(len(tally.kinds) + 1))
-    found = []
+    rows = []
     for index, kind in enumerate(tally.kinds):
         backend, label = PORTABLE, kind.name or NAMELESS
         if tally.is_delegated[index]:
@@ -467,17 +477,19 @@ def _operator_rows(
         name = backend.read_label(label)
         times = None
         if spread is not None:
-            own = slice(bounds[index], bounds[index + 1])
-            part = whole.part(tally.totals[index].tolist())
-            median, deviation = _describe(part, spread.duration[own], spread.calls[own])
+            span = slice(bounds[index], bounds[index + 1])
+            part_times = execution_totals.part_times(tally.totals[index].tolist())
+            median, deviation = _median_and_deviation(
+                part_times, spread.duration[span], spread.calls[span]
+            )
             times = OperatorTimes(
-                **vars(part),
+                **vars(part_times),
                 median_ns=median,
                 standard_deviation_ns=deviation,
                 minimum_ns=float(tally.shortest[index]),
                 maximum_ns=float(tally.longest[index]),
             )
-        found.append(
+        rows.append(
             OperatorRow(
                 label=label,
                 backend=backend,
@@ -493,16 +505,16 @@ def _operator_rows(
                 times=times,
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
-def _describe(
-    part: PartTimes, durations: NDArray[np.int64], calls: NDArray[np.int64]
+def _median_and_deviation(
+    times: PartTimes, durations: NDArray[np.int64], calls: NDArray[np.int64]
 ) -> tuple[float, float]:
     """Returns median and standard deviation of calls, by how often they took how long; in order.
 
     Args:
-        part: The operator's times; its total is in ns.
+        times: The operator's times; its total is in ns.
         durations: Distinct durations in ns, ascending, shape (n,).
         calls: How many calls took each, shape (n,).
 
@@ -511,40 +523,43 @@ def _describe(
     """
     count, until = int(calls.sum()), np.cumsum(calls)
     middle = np.searchsorted(until, [(count - 1) // 2, count // 2], side="right")
-    from_mean = durations - part.total_ns / count
+    from_mean = durations - times.total_ns / count
     squares = float(calls @ (from_mean * from_mean))
     deviation = math.sqrt(squares / (count - 1)) if count > 1 else 0.0
     return float(durations[middle].mean()), deviation
 
 
 def _overheads(
-    tally: _Tally, delegates: Delegates, whole: ExecutionTotals
+    tally: _Tally, delegates: Delegates, execution_totals: ExecutionTotals
 ) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
     Where a delegate rounds its operators' times down, as much of the rest as that can be is a row of
     its own; a whole call of an opaque one is an operator, and has none.
     """
-    if whole.execute is None:
+    if execution_totals.execute is None:
         return ()
     calls = tally.beyond[Role.DELEGATE_CALL]
-    most = _most_rounded(tally, delegates, len(whole.counts))
-    rounded = [min(max(b, 0.0), each) for b, each in zip(calls, most, strict=True)]
-    certain = [total - part for total, part in zip(calls, rounded, strict=True)]
-    found = [("Delegate overhead", DELEGATE_OVERHEAD, certain)]
+    limits_ns = _rounding_limits(tally, delegates, len(execution_totals.counts))
+    rounded = [min(max(b, 0.0), limit_ns) for b, limit_ns in zip(calls, limits_ns, strict=True)]
+    certain = [total - rounded_ns for total, rounded_ns in zip(calls, rounded, strict=True)]
+    overheads = [("Delegate overhead", DELEGATE_OVERHEAD, certain)]
     if any(rounded):
-        found.append(("Rounding of operators' times", ROUNDING, rounded))
-    found += [
+        overheads.append(("Rounding of operators' times", ROUNDING, rounded))
+    overheads += [
         (label, FRAMEWORK_OVERHEAD, tally.beyond[role])
         for label, role in (
             ("Operator dispatch", Role.OPERATOR_CALL),
             ("Program execution", Role.EXECUTE),
         )
     ]
-    return tuple(OverheadRow(label, entry, whole.part(totals)) for label, entry, totals in found)
+    return tuple(
+        OverheadRow(label, operator_class, execution_totals.part_times(totals))
+        for label, operator_class, totals in overheads
+    )
 
 
-def _most_rounded(tally: _Tally, delegates: Delegates, launches: int) -> list[float]:
+def _rounding_limits(tally: _Tally, delegates: Delegates, launches: int) -> list[float]:
     """The most that delegates rounded off their operators in all executions of a launch; ns."""
     steps = [
         delegates.step_ns(kind.instruction)
@@ -561,10 +576,10 @@ def _refuse_impossible(split: OperatorSplit) -> None:
     Delegates' times may be off by a step of their clock, which is more than some calls take.
     """
     whole_ns = split.times.execute.total_ns if split.times else 0.0
-    for part, times in split.parts:
+    for row, times in split.parts:
         if not 0 <= times.total_ns <= whole_ns:
             msg = (
-                f"{part.label} takes {times.total_ns:.0f} of {whole_ns:.0f} ticks of all "
+                f"{row.label} takes {times.total_ns:.0f} of {whole_ns:.0f} ticks of all "
                 "executions, which cannot be; pull the ETDump again, or run the model again"
             )
             raise ImplausibleETDumpError(msg)

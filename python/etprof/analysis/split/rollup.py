@@ -51,10 +51,10 @@ def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
 def uses_by_operator(insight: ExperimentInsight) -> dict[int, list[TileUse]]:
     """The counted products by the identity of their operator's evidence."""
     counted = insight.experiment.counted
-    found: dict[int, list[TileUse]] = {}
+    uses: dict[int, list[TileUse]] = {}
     for use in tile_uses({counted.mode_in_force: counted}) if counted else ():
-        found.setdefault(id(use.operator), []).append(use)
-    return found
+        uses.setdefault(id(use.operator), []).append(use)
+    return uses
 
 
 def _row(

@@ -58,9 +58,9 @@ def build_thread_map(experiments: Sequence[ExperimentAnalysis]) -> ThreadMap | N
 
 def _effects(cells: Sequence[ThreadCell]) -> dict[int, Effect]:
     """Compares off with SME2 at each thread count."""
-    found = {}
+    effects = {}
     for off in (cell for cell in cells if cell.sme == "off"):
         on = next((c for c in cells if (c.sme, c.threads) == ("sme2", off.threads)), None)
         if on is not None and len(on.block_medians) == len(off.block_medians):
-            found[off.threads] = estimate_effect(off.block_medians, on.block_medians)
-    return found
+            effects[off.threads] = estimate_effect(off.block_medians, on.block_medians)
+    return effects

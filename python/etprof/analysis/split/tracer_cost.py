@@ -42,8 +42,8 @@ class TracerCost:
 
 def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
     """Returns what the run shows of the tracer's cost; nothing where nothing is timed."""
-    recording = [cost for entry in run.experiments if (cost := _recording_cost(entry))]
-    clock = [cost for entry in run.experiments if (cost := _clock_cost(entry))]
+    recording = [cost for experiment in run.experiments if (cost := _recording_cost(experiment))]
+    clock = [cost for experiment in run.experiments if (cost := _clock_cost(experiment))]
     return (*recording, *clock, *_compiled_costs(run))
 
 
@@ -83,9 +83,9 @@ def _compiled_costs(run: RunAnalysis) -> Iterator[TracerCost]:
             if metrics is None or (metrics.sme, metrics.threads) != (bare.sme, bare.threads):
                 continue
             pairs = [
-                (_median(one), _median(other))
-                for one, other in pair_blocks(metrics, bare)
-                if _median(one) > 0 and _median(other) > 0
+                (_median(traced_block), _median(bare_block))
+                for traced_block, bare_block in pair_blocks(metrics, bare)
+                if _median(traced_block) > 0 and _median(bare_block) > 0
             ]
             if pairs:
                 with_ns, without_ns = zip(*pairs, strict=True)
@@ -105,10 +105,10 @@ def _median(block: BlockMetrics) -> float:
 def _bare_experiments(run: RunAnalysis) -> Mapping[str, ExperimentMetrics]:
     """Experiments that were timed and not split because their runner has no event tracer."""
     return {
-        each.name: each.metrics
-        for each in run.loaded.others
-        if each.metrics
-        and each.metrics.blocks
-        and each.result
-        and each.result.runner.build.get("event_tracer") is False
+        experiment.name: experiment.metrics
+        for experiment in run.loaded.others
+        if experiment.metrics
+        and experiment.metrics.blocks
+        and experiment.result
+        and experiment.result.runner.build.get("event_tracer") is False
     }

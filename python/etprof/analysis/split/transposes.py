@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from etprof.run.delegation import Delegate, GraphOperator, MethodReport
 
-Place = tuple[int | None, int | None]
-"""Instruction of the program, and the place among the delegate's nodes; None outside delegates."""
+Location = tuple[int | None, int | None]
+"""Instruction of the program, and the index among the delegate's nodes; None outside delegates."""
 
 _PLAIN_COPIES: Final = frozenset(
     {"alias_copy", "clone", "_clone_dim_order", "_to_copy", "_to_dim_order_copy"}
@@ -30,8 +30,8 @@ _PLAIN_COPIES: Final = frozenset(
 class InversePair:
     """Two transposes of which the second undoes the first."""
 
-    first: Place
-    second: Place
+    first: Location
+    second: Location
     permutation: tuple[int, ...]
     """Of the first; that of the second is its inverse."""
     between: int
@@ -44,7 +44,7 @@ class InversePair:
 class _FlowStep:
     """One operator with what it reads and writes."""
 
-    place: Place
+    location: Location
     inputs: tuple[object, ...]
     output: object
     permutation: tuple[int, ...] | None
@@ -76,30 +76,32 @@ def _delegate_steps(delegate: Delegate) -> list[_FlowStep]:
     ]
 
 
-def _kernel_step(entry: GraphOperator) -> _FlowStep:
-    name = parse_kernel_name(entry.operator)
+def _kernel_step(operator: GraphOperator) -> _FlowStep:
+    name = parse_kernel_name(operator.operator)
     neutral = name.operator_class.category == "Elementwise" or name.base in _PLAIN_COPIES
-    place, readers = (entry.instruction, None), entry.readers
-    return _FlowStep(place, entry.inputs, entry.name, entry.permutation, neutral, readers)
+    location, readers = (operator.instruction, None), operator.readers
+    return _FlowStep(
+        location, operator.inputs, operator.name, operator.permutation, neutral, readers
+    )
 
 
 def _pairs(steps: Sequence[_FlowStep]) -> Iterator[InversePair]:
     """Goes back from every transpose to where its input was transposed before."""
     writers = {step.output: step for step in steps if step.output is not None}
     readers = Counter(value for step in steps for value in step.inputs)
-    used: set[Place] = set()
+    used: set[Location] = set()
     for second in steps:
         trail = list(_trail(second, writers)) if second.permutation else []
         if not trail or second.permutation is None:
             continue
         first = trail[-1]
-        if first.permutation is None or {first.place, second.place} & used:
+        if first.permutation is None or {first.location, second.location} & used:
             continue
-        if _undoes(second.permutation, first.permutation):
-            used |= {first.place, second.place}
+        if _is_inverse(second.permutation, first.permutation):
+            used |= {first.location, second.location}
             is_shared = any((step.readers or readers[step.output]) > 1 for step in trail)
             yield InversePair(
-                first.place, second.place, first.permutation, len(trail) - 1, is_shared
+                first.location, second.location, first.permutation, len(trail) - 1, is_shared
             )
 
 
@@ -114,8 +116,8 @@ def _trail(step: _FlowStep, writers: dict[object, _FlowStep]) -> Iterable[_FlowS
             return
 
 
-def _undoes(second: Sequence[int], first: Sequence[int]) -> bool:
-    """Whether every dimension is back in its place."""
+def _is_inverse(second: Sequence[int], first: Sequence[int]) -> bool:
+    """Whether the second permutation is the inverse of the first."""
     return len(first) == len(second) and all(
-        first[moved] == place for place, moved in enumerate(second)
+        first[moved] == dimension for dimension, moved in enumerate(second)
     )

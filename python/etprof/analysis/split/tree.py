@@ -60,20 +60,20 @@ class _TreeNode:
             self.inside.append(self.modules[name])
         return self.modules[name]
 
-    def only_module(self) -> _TreeNode:
+    def collapse(self) -> _TreeNode:
         """Joins a module with the only thing in it, while that is a module."""
-        found, names = self, [self.label]
-        while found.kind == "module" and [each.kind for each in found.inside] == ["module"]:
-            found = found.inside[0]
-            names.append(found.label)
-        found.label = ".".join(names)
-        return found
+        node, names = self, [self.label]
+        while node.kind == "module" and [child.kind for child in node.inside] == ["module"]:
+            node = node.inside[0]
+            names.append(node.label)
+        node.label = ".".join(names)
+        return node
 
     def total_ns(self) -> tuple[float, ...]:
         """Of all inside, side by side."""
         if not self.inside:
             return self.means_ns
-        return tuple(map(sum, zip(*(each.total_ns() for each in self.inside), strict=True)))
+        return tuple(map(sum, zip(*(child.total_ns() for child in self.inside), strict=True)))
 
 
 def inference_tree(insight: ExperimentInsight) -> list[Box]:
@@ -84,7 +84,7 @@ def inference_tree(insight: ExperimentInsight) -> list[Box]:
     root = _TreeNode("whole", _WHOLE)
     for number, detail in enumerate(insight.details, start=1):
         mean = detail.row.times.mean_ns if detail.row.times else 0.0
-        _place(root, number, detail.row.label, ([detail],), (mean,))
+        _add_operator(root, number, detail.row.label, ([detail],), (mean,))
     return list(_boxes(root, (split,)))
 
 
@@ -95,16 +95,16 @@ def comparison_tree(comparison: Comparison) -> list[Box]:
         return []
     details = {id(d.row): d for side in sides for d in describe_experiment(side).details}
     root = _TreeNode("whole", _WHOLE)
-    for number, entry in enumerate(comparison.operators, start=1):
-        pair = entry.aligned
+    for number, operator in enumerate(comparison.operators, start=1):
+        pair = operator.aligned
         times = pair.baseline_times, pair.candidate_times
-        known = [[details[id(row)] for row in rows] for rows in (pair.before, pair.after)]
-        means = tuple(each.mean_ns if each else 0.0 for each in times)
-        _place(root, number, pair.label, known, means)
+        side_details = [[details[id(row)] for row in rows] for rows in (pair.before, pair.after)]
+        means = tuple(side_times.mean_ns if side_times else 0.0 for side_times in times)
+        _add_operator(root, number, pair.label, side_details, means)
     return list(_boxes(root, [side.split for side in sides]))
 
 
-def _place(
+def _add_operator(
     root: _TreeNode,
     number: int,
     label: str,
@@ -131,18 +131,18 @@ def _boxes(root: _TreeNode, splits: Sequence[OperatorSplit]) -> Iterator[Box]:
     for label in dict.fromkeys(label for side in sides for label in side):
         rows = [side.get(label) for side in sides]
         means = tuple(row.times.mean_ns if row else 0.0 for row in rows)
-        found = next(row for row in rows if row)
-        root.inside.append(_TreeNode("overhead", label, "", None, found.operator_class, means))
+        overhead = next(row for row in rows if row)
+        root.inside.append(_TreeNode("overhead", label, "", None, overhead.operator_class, means))
     yield from _number(root, None, 0, count())
 
 
 def _number(
     node: _TreeNode, parent: int | None, depth: int, numbers: Iterator[int]
 ) -> Iterator[Box]:
-    shown, number = node.only_module(), next(numbers)
+    collapsed, number = node.collapse(), next(numbers)
     yield Box(
-        number, parent, depth, shown.kind, shown.label, shown.path, shown.operator,
-        shown.operator_class, shown.total_ns(),
+        number, parent, depth, collapsed.kind, collapsed.label, collapsed.path, collapsed.operator,
+        collapsed.operator_class, collapsed.total_ns(),
     )  # fmt: skip
-    for each in shown.inside:
-        yield from _number(each, number, depth + 1, numbers)
+    for child in collapsed.inside:
+        yield from _number(child, number, depth + 1, numbers)

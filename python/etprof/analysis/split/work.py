@@ -143,13 +143,13 @@ class TileUse:
 
     def _needed(self, k: int) -> int:
         """The k before packing: an indirect product is given what its packing made of it."""
-        found = {
+        depths = {
             _depth(packing.name, sizes)
             for packing in self._packings
             for sizes, _ in packing.by_sizes
             if packed_depth(packing.name, sizes) == self._whole(k)
         }
-        return _only(found) or k
+        return _only(depths) or k
 
     def _read_columns(self, n: int, k: int) -> int:
         """Bytes of the packed right side for n columns."""
@@ -160,14 +160,14 @@ class TileUse:
 def tile_uses(counted: Mapping[str, ModeEvidence]) -> Iterator[TileUse]:
     """Yields every SME product whose sizes are known, operator by operator, mode by mode."""
     for number, row in enumerate(align_modes(counted), start=1):
-        longest: dict[str, KernelUse] = {}
+        longest_by_name: dict[str, KernelUse] = {}
         for mode, operator in row.by_mode.items():
             svl_bits = counted[mode].svl_bits
             for kernel in operator.compute_kernels if operator else ():
                 tile = tile_of(kernel.name, svl_bits)
                 if operator and tile and kernel.by_sizes:
-                    most = longest.setdefault(kernel.name, kernel)
-                    yield TileUse(mode, svl_bits, number, operator, kernel, tile, most)
+                    longest_use = longest_by_name.setdefault(kernel.name, kernel)
+                    yield TileUse(mode, svl_bits, number, operator, kernel, tile, longest_use)
 
 
 def add_work(uses: Iterable[TileUse]) -> ProductWork | None:
@@ -192,23 +192,25 @@ def work_by_operator(counted: ModeEvidence) -> dict[str, tuple[int, ProductWork 
 def unique_names(counted: ModeEvidence) -> list[str]:
     """Returns the operators' names; of equal ones, later have their place behind it, from 1."""
     names = dict[str, None]()
-    for place, operator in enumerate(counted.operators, start=1):
-        names[f"{operator.name} ({place})" if operator.name in names else operator.name] = None
+    for position, operator in enumerate(counted.operators, start=1):
+        names[f"{operator.name} ({position})" if operator.name in names else operator.name] = None
     return list(names)
 
 
 def packing_bytes(use: KernelUse, svl_bits: int | None) -> int | None:
     """What calls of a packing microkernel write; None for others, and where it is not known."""
-    each = [(packed_bytes(use.name, sizes, svl_bits), calls) for sizes, calls in use.by_sizes]
-    known = [written * calls for written, calls in each if written is not None]
-    return sum(known) if known and len(known) == len(each) else None
+    bytes_and_calls = [
+        (packed_bytes(use.name, sizes, svl_bits), calls) for sizes, calls in use.by_sizes
+    ]
+    known_bytes = [written * calls for written, calls in bytes_and_calls if written is not None]
+    return sum(known_bytes) if known_bytes and len(known_bytes) == len(bytes_and_calls) else None
 
 
 def load_bytes(mode: ModeEvidence) -> int | None:
     """What packing writes while the program is loaded; None where one of it is not known."""
     written = [packing_bytes(use, mode.svl_bits) for use in mode.load if use.is_packing]
-    known = [each for each in written if each is not None]
-    return sum(known) if len(known) == len(written) else None
+    known_bytes = [byte_count for byte_count in written if byte_count is not None]
+    return sum(known_bytes) if len(known_bytes) == len(written) else None
 
 
 def tile_share(uses: Iterable[TileUse]) -> float | None:
