@@ -300,7 +300,7 @@ class Found:
 
 
 def _cell(row: OperatorGap) -> str:
-    text = "equal" if row.own.snr_db is None else f"{row.own.snr_db:.0f}"
+    text = "equal" if row.own_gap.snr_db is None else f"{row.own_gap.snr_db:.0f}"
     return f"**{text}**" if row.excess > 1 else text
 
 

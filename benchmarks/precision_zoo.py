@@ -274,7 +274,7 @@ def _locate(model: str, precision: str, method: str, least_db: float) -> str:
         return f"{first}; parts from eager first at {parted.operator} {parted.node}"
     return (
         f"{first}; the lowering adds to no operator more than roundings explain (most in "
-        f"{most.operator} {most.node}, {_ratio(most.own.snr_db)} of its own, where "
+        f"{most.operator} {most.node}, {_ratio(most.own_gap.snr_db)} of its own, where "
         f"{_ratio(most.explained.least_db)} are explained)"
     )
 

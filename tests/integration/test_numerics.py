@@ -74,7 +74,7 @@ def test_a_weight_that_is_off_by_one_per_cent_is_named_first(
         first, worst = gaps.first_parted(mode), gaps.ranked(mode)[0]
         assert first is not None
         assert first.node == worst.node == WEIGHTS[weight]
-        assert first.own.snr_db == pytest.approx(40, abs=4)
+        assert first.own_gap.snr_db == pytest.approx(40, abs=4)
 
 
 class TwoModes(LocalTarget):
@@ -163,7 +163,7 @@ def test_products_that_quantise_while_they_run_are_held_against_their_own_inputs
     assert {mode: gaps.first_parted(mode) for mode in gaps.modes} == dict.fromkeys(gaps.modes)
     rows = {row.node: row for row in gaps.rows if row.mode == gaps.modes[0]}
     assert set(rows) == {"linear", "tanh", "linear_1"}
-    assert all(row.own.snr_db is None or row.own.snr_db > 35 for row in rows.values())
+    assert all(row.own_gap.snr_db is None or row.own_gap.snr_db > 35 for row in rows.values())
 
 
 def test_taps_inside_a_fused_operator_name_the_fusion_that_they_prevent() -> None:

@@ -61,11 +61,11 @@ MUTATIONS = (
     ),
     Mutation(
         8, "the config's margin is ignored", "analysis/compare/pairs.py",
-        "margin=wanted.margin)", "margin=DEFAULT_MARGIN)", (PROMISES,),
+        "margin=settings.margin)", "margin=DEFAULT_MARGIN)", (PROMISES,),
     ),
     Mutation(
         9, "a pair at named thread counts is dropped", "analysis/compare/pairs.py",
-        "if alike or not several:", "if alike:", (COMPARISON, PROMISES),
+        "if alike or not is_ambiguous:", "if alike:", (COMPARISON, PROMISES),
     ),
     Mutation(
         21, "load without the method's part", "analysis/run_analysis.py",

@@ -49,7 +49,7 @@ def make_row(order: int, own_db: float | None, mode: str = "off") -> OperatorGap
         delegate=0,
         mode=mode,
         explained=PrecisionError(46.0, 0.004),
-        own=make_gap(own_db),
+        own_gap=make_gap(own_db),
         eager=make_gap(50.0),
         float32=None,
         off=None,
@@ -220,7 +220,7 @@ def test_a_common_factor_that_is_rounded_is_explained() -> None:
 
 
 def test_the_bound_that_is_broken_is_the_one_told() -> None:
-    quiet = replace(make_row(0, 50.0), own=replace(make_gap(50.0), gain=0.99))
+    quiet = replace(make_row(0, 50.0), own_gap=replace(make_gap(50.0), gain=0.99))
     assert "gain error -0.0100 where 0.00400 is" in headline(make_gaps(quiet))
     assert "40.0 dB where 46.0 are expected" in headline(make_gaps(make_row(0, 40.0)))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from etprof.statistics.effect import Effect
     from etprof.statistics.summary import BlockedMedian
 
-_CHOSEN = frozenset({"threads", "cores"})
+_FREE_SETTINGS = frozenset({"threads", "cores"})
 """Settings among which one chooses; every other one has to be alike where latencies are judged."""
 
 
@@ -48,9 +48,9 @@ class Alternative:
     @cached_property
     def latency(self) -> BlockedMedian | None:
         """Of an inference, without event tracer; None where it was not timed so, or proves nothing."""
-        found = self.insight.experiment.latency if self.insight else None
-        is_proven = self.assessment.run.is_timed and found is not None and not found.is_traced
-        return found.steady if found and is_proven else None
+        latency = self.insight.experiment.latency if self.insight else None
+        is_proven = self.assessment.run.is_timed and latency is not None and not latency.is_traced
+        return latency.steady if latency and is_proven else None
 
     @cached_property
     def coverage(self) -> float | None:
@@ -59,26 +59,26 @@ class Alternative:
         That is counted calls, or the operator's type where nobody counted.
         """
         macs = Counter[bool]()
-        for each in self.insight.details if self.insight else ():
-            found = each.attribution.macs if each.attribution else None
-            macs[each.evidence.route.answer in {"proven", "named"}] += found or 0
+        for detail in self.insight.details if self.insight else ():
+            operator_macs = detail.attribution.macs if detail.attribution else None
+            macs[detail.evidence.route.answer in {"proven", "named"}] += operator_macs or 0
         return macs[True] / macs.total() if macs.total() else None
 
     @cached_property
     def accuracy(self) -> Verdict | None:
         """How near the float32 model it is, at its worst; None where nobody asked."""
         program = self.insight.experiment.program.name if self.insight else ""
-        places = {export_place(program)}
+        locations = {export_place(program)}
         if self.insight:
-            places.add(self.insight.experiment.name)
-        asked = [
+            locations.add(self.insight.experiment.name)
+        verdicts = [
             verdict
             for verdict in self.assessment.run.verdicts
             if verdict.question == "precision"
-            and verdict.where in places
+            and verdict.where in locations
             and verdict.answer != "unknown"
         ]
-        return min(asked, key=_likeness_db, default=None)
+        return min(verdicts, key=_likeness_db, default=None)
 
     @property
     def size_bytes(self) -> int | None:
@@ -111,23 +111,23 @@ class Alternative:
         """Whether its outputs are wrong, so that nothing else of it counts."""
         return bool(self.assessment.run.wrong)
 
-    def beats(self, other: Alternative) -> bool:
-        """Whether nothing speaks for the other: this is better in one thing, and worse in none.
+    def beats(self, rival: Alternative) -> bool:
+        """Whether this run dominates `rival`: better in one respect, and worse in none.
 
         By the figures of these runs: latencies differ where both were measured alike and no launch
         of one was as fast as any of the other. What is not known is the worst, but for a latency:
         nobody is faster or slower than that.
         """
-        if self.peer_group != other.peer_group or self.is_wrong:
+        if self.peer_group != rival.peer_group or self.is_wrong:
             return False
-        mine, theirs = self._launches_ns, other._launches_ns
-        is_judged = mine and theirs and are_alike(self.assessment, other.assessment)
+        mine, theirs = self._launches_ns, rival._launches_ns
+        is_judged = mine and theirs and are_alike(self.assessment, rival.assessment)
         is_faster = bool(is_judged) and max(mine) < min(theirs)
         is_slower = bool(is_judged) and min(mine) > max(theirs)
-        own, its = self._merits, other._merits
-        is_worse = is_slower or any(a < b for a, b in zip(own, its, strict=True))
-        is_better = is_faster or any(a > b for a, b in zip(own, its, strict=True))
-        return other.is_wrong or (is_better and not is_worse)
+        merits, rival_merits = self._merits, rival._merits
+        is_worse = is_slower or any(a < b for a, b in zip(merits, rival_merits, strict=True))
+        is_better = is_faster or any(a > b for a, b in zip(merits, rival_merits, strict=True))
+        return rival.is_wrong or (is_better and not is_worse)
 
     @property
     def _launches_ns(self) -> tuple[float, ...]:
@@ -151,16 +151,20 @@ def alternatives_of(assessments: Sequence[Assessment]) -> tuple[Alternative, ...
     names = _names(assessments)
     return tuple(
         Alternative(
-            number, name, each, compare_latency(assessments[0], each) if number > 1 else None
+            number,
+            name,
+            assessment,
+            compare_latency(assessments[0], assessment) if number > 1 else None,
         )
-        for number, (each, name) in enumerate(zip(assessments, names, strict=True), start=1)
+        for number, (assessment, name) in enumerate(zip(assessments, names, strict=True), start=1)
     )
 
 
-def unbeaten(found: Sequence[Alternative]) -> tuple[bool, ...]:
-    """Says of each whether no other of the same model on the same machine beats it."""
+def unbeaten(alternatives: Sequence[Alternative]) -> tuple[bool, ...]:
+    """Returns for each run whether no other of the same model on the same machine beats it."""
     return tuple(
-        not each.is_wrong and not any(other.beats(each) for other in found) for each in found
+        not alternative.is_wrong and not any(rival.beats(alternative) for rival in alternatives)
+        for alternative in alternatives
     )
 
 
@@ -168,40 +172,48 @@ def _side(assessment: Assessment) -> Side:
     return Side(assessment.run, assessment.primary.experiment, assessment.run.manifest)
 
 
-def are_alike(one: Assessment, other: Assessment) -> bool:
+def are_alike(first: Assessment, second: Assessment) -> bool:
     """Whether two runs with operator splits were measured alike, but for threads and cores."""
     return all(
-        difference.field in _CHOSEN for difference in find_differences(_side(one), _side(other))
+        difference.field in _FREE_SETTINGS
+        for difference in find_differences(_side(first), _side(second))
     )
 
 
-def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
-    """Holds a run's latency against another's; None unless both were measured alike."""
-    both = (first, other)
-    if not all(each.is_split and each.run.is_timed and not each.run.wrong for each in both):
+def compare_latency(first: Assessment, second: Assessment) -> Effect | None:
+    """Compares the latencies of two runs; None unless both were measured alike."""
+    both = (first, second)
+    if not all(
+        assessment.is_split and assessment.run.is_timed and not assessment.run.wrong
+        for assessment in both
+    ):
         return None
-    sides = [_side(each) for each in both]
+    sides = [_side(assessment) for assessment in both]
     if not all(side.timed for side in sides) or not are_alike(*both):
         return None
     ledger = build_ledger_of_runs(
         SeparateRuns(sides[0].timed, sides[1].timed, {}), margin=DEFAULT_MARGIN
     )
-    return next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None)
+    return next((quantity.effect for quantity in ledger if quantity.label == STEADY_ENTRY), None)
 
 
 def _folder(depth: int, assessment: Assessment) -> str | None:
     """The name of the run's folder, or of one that it is in."""
-    parts = str(assessment.run.source).split("/")
-    return clean(parts[-depth]) if depth <= len(parts) else None
+    folders = str(assessment.run.source).split("/")
+    return clean(folders[-depth]) if depth <= len(folders) else None
 
 
 _FACTS: tuple[Callable[[Assessment], object], ...] = (
-    lambda each: each.run.name,
-    lambda each: each.run.manifest and each.run.manifest.model.precision,
-    lambda each: each.run.manifest and each.run.manifest.model.backend,
-    lambda each: each.run.manifest and each.run.manifest.platform,
-    lambda each: each.run.manifest and each.run.manifest.cpu and each.run.manifest.cpu.model_name,
-    lambda each: each.primary.experiment.name if each.is_split else None,
+    lambda assessment: assessment.run.name,
+    lambda assessment: assessment.run.manifest and assessment.run.manifest.model.precision,
+    lambda assessment: assessment.run.manifest and assessment.run.manifest.model.backend,
+    lambda assessment: assessment.run.manifest and assessment.run.manifest.platform,
+    lambda assessment: (
+        assessment.run.manifest
+        and assessment.run.manifest.cpu
+        and assessment.run.manifest.cpu.model_name
+    ),
+    lambda assessment: assessment.primary.experiment.name if assessment.is_split else None,
     *(partial(_folder, depth) for depth in range(1, 5)),
 )
 """What tells runs apart, the plainest first."""
@@ -209,18 +221,18 @@ _FACTS: tuple[Callable[[Assessment], object], ...] = (
 
 def _names(assessments: Sequence[Assessment]) -> list[str]:
     """Names each run by the model, and by what is not the same in all until names differ."""
-    words: list[list[str]] = [[str(_FACTS[0](assessment))] for assessment in assessments]
-    for read in _FACTS[1:]:
-        if len({*map(tuple, words)}) == len(words):
+    labels: list[list[str]] = [[str(_FACTS[0](assessment))] for assessment in assessments]
+    for fact_of in _FACTS[1:]:
+        if len({*map(tuple, labels)}) == len(labels):
             break
-        values = [read(each) for each in assessments]
+        values = [fact_of(assessment) for assessment in assessments]
         if len({*map(str, values)}) > 1:
-            for own, value in zip(words, values, strict=True):
-                own.extend([str(value)] if value else [])
-    return list(_numbered([" ".join(own) for own in words]))
+            for label, value in zip(labels, values, strict=True):
+                label.extend([str(value)] if value else [])
+    return list(_numbered([" ".join(label) for label in labels]))
 
 
 def _numbered(names: Sequence[str]) -> Iterator[str]:
-    for place, name in enumerate(names):
-        before = names[:place].count(name)
+    for index, name in enumerate(names):
+        before = names[:index].count(name)
         yield f"{name} ({before + 1})" if before else name

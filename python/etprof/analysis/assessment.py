@@ -78,7 +78,7 @@ class Assessment:
 
     def findings_of(self, name: str) -> ExperimentFindings:
         """Returns what the rules say of one experiment."""
-        return next(entry for entry in self.findings if entry.experiment == name)
+        return next(findings for findings in self.findings if findings.experiment == name)
 
     @cached_property
     def tracer_costs(self) -> tuple[TracerCost, ...]:
@@ -119,13 +119,13 @@ def assess_runs(
     runs, named = [describe_run(analyze_run(source)) for source in sources], _describe(reference)
     return tuple(
         _assess(
-            each,
-            (None if unlike[id(source)] else named) or _describe(each.run.loaded.reference),
-            [other for other in runs if _are_rivals(each.run, other.run)],
-            [other for other in runs if _repeat_each_other(each.run, other.run)],
+            insight,
+            (None if unlike[id(source)] else named) or _describe(insight.run.loaded.reference),
+            [rival for rival in runs if _are_rivals(insight.run, rival.run)],
+            [repeat for repeat in runs if _repeat_each_other(insight.run, repeat.run)],
             thresholds,
         )
-        for source, each in zip(sources, runs, strict=True)
+        for source, insight in zip(sources, runs, strict=True)
     )
 
 
@@ -138,7 +138,7 @@ def _unlike(mine: Run, reference: Run | None) -> list[str]:
     if reference.manifest is None or mine.manifest is None:
         return []
     kinds = zip(reference.manifest.kind, mine.manifest.kind, strict=True)
-    return [f"{theirs} against {own}" for theirs, own in kinds if theirs != own]
+    return [f"{theirs} against {ours}" for theirs, ours in kinds if theirs != ours]
 
 
 def _describe(run: Run | None) -> RunInsight | None:
@@ -169,20 +169,20 @@ def _assess(
     )
 
 
-def _repeat_each_other(one: RunAnalysis, other: RunAnalysis) -> bool:
+def _repeat_each_other(first: RunAnalysis, second: RunAnalysis) -> bool:
     """Whether both measured the same program on the same platform, in runs of their own."""
-    before, after = one.manifest, other.manifest
+    before, after = first.manifest, second.manifest
     return (
-        one.source != other.source
+        first.source != second.source
         and before is not None
         and after is not None
         and (before.model.content, before.platform) == (after.model.content, after.platform)
     )
 
 
-def _are_rivals(one: RunAnalysis, other: RunAnalysis) -> bool:
+def _are_rivals(first: RunAnalysis, second: RunAnalysis) -> bool:
     """Whether both measured the same model on the same platform at different precision."""
-    before, after = one.manifest, other.manifest
+    before, after = first.manifest, second.manifest
     return (
         before is not None
         and after is not None

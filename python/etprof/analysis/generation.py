@@ -71,11 +71,15 @@ def summarise_generation(metrics: ExperimentMetrics) -> GenerationSpeed | None:
         return None
     tokens = [block.token_latency_ns for block in blocks]
     mean = summarise_blocks([[float(np.mean(token))] for token in tokens])
-    cold = [found for block in metrics.blocks if (found := _cold_first_token_ns(block)) is not None]
+    cold = [
+        first_token_ns
+        for block in metrics.blocks
+        if (first_token_ns := _cold_first_token_ns(block)) is not None
+    ]
     fewest = min(map(len, tokens))
     return GenerationSpeed(
         time_to_first_token_ns=summarise_blocks([b.time_to_first_token_ns for b in blocks]),
-        cold_first_token_ns=summarise_blocks([[each] for each in cold])
+        cold_first_token_ns=summarise_blocks([[first_token_ns] for first_token_ns in cold])
         if len(cold) == len(blocks)
         else None,
         prefill_tokens_per_second=summarise_blocks([b.prefill_tokens_per_second for b in blocks]),
@@ -118,13 +122,17 @@ def _by_position(
 ) -> Iterator[PositionLatency]:
     """Yields equal parts of the cache; the first new token is the prompt's, and is in none."""
     count = len(generated.tokens) - 1 if generated else 0
-    if generated is None or count < 1 or any(len(each) % count for each in tokens):
+    if (
+        generated is None
+        or count < 1
+        or any(len(launch_tokens) % count for launch_tokens in tokens)
+    ):
         return
     start = len(generated.prompt_tokens)
-    by_place = [np.reshape(token, (-1, count)).mean(axis=0) for token in tokens]
-    for part in np.array_split(np.arange(count), min(_MOST_RANGES, count)):
-        latency = summarise_blocks([[float(each[part].mean())] for each in by_place])
-        yield PositionLatency(start + int(part[0]), start + int(part[-1]), latency)
+    by_position = [np.reshape(token, (-1, count)).mean(axis=0) for token in tokens]
+    for positions in np.array_split(np.arange(count), min(_MOST_RANGES, count)):
+        latency = summarise_blocks([[float(means[positions].mean())] for means in by_position])
+        yield PositionLatency(start + int(positions[0]), start + int(positions[-1]), latency)
 
 
 def block_values(block: BlockMetrics) -> dict[str, float]:
@@ -135,12 +143,12 @@ def block_values(block: BlockMetrics) -> dict[str, float]:
     if block.generation is None:
         return {}
     values = block.generation.model_dump(exclude={"first_of_process_ns"})
-    found = {name: float(np.median(samples)) for name, samples in values.items() if samples}
+    medians = {name: float(np.median(samples)) for name, samples in values.items() if samples}
     if block.generation.token_latency_ns:
         mean_ns = float(np.mean(block.generation.token_latency_ns))
-        found |= {"token_mean_ns": mean_ns, "decode_tokens_per_second": _NS_PER_S / mean_ns}
+        medians |= {"token_mean_ns": mean_ns, "decode_tokens_per_second": _NS_PER_S / mean_ns}
     cold_ns = _cold_first_token_ns(block)
-    return found if cold_ns is None else {**found, "cold_first_token_ns": cold_ns}
+    return medians if cold_ns is None else {**medians, "cold_first_token_ns": cold_ns}
 
 
 @dataclass(frozen=True)
@@ -175,22 +183,22 @@ class TokenComparison:
     @property
     def first_difference(self) -> int | None:
         """Place of the first new token that differs, from 0; None when all are equal."""
-        for place, pair in enumerate(zip(self.baseline, self.candidate, strict=False)):
+        for position, pair in enumerate(zip(self.baseline, self.candidate, strict=False)):
             if pair[0] != pair[1]:
-                return place
+                return position
         shorter = min(len(self.baseline), len(self.candidate))
         return None if len(self.baseline) == len(self.candidate) else shorter
 
     def __str__(self) -> str:
-        place = self.first_difference
-        if place is None:
+        position = self.first_difference
+        if position is None:
             return f"all {len(self.baseline)} tokens are equal"
         pair = [
-            str(side[place]) if place < len(side) else "nothing"
+            str(side[position]) if position < len(side) else "nothing"
             for side in (self.baseline, self.candidate)
         ]
         return (
-            f"{place} tokens are equal, then {pair[0]} against {pair[1]}: from the first different "
+            f"{position} tokens are equal, then {pair[0]} against {pair[1]}: from the first different "
             "token on, the two read different texts"
         )
 

@@ -76,20 +76,22 @@ class OperatorDetail:
     @property
     def macs_per_byte(self) -> float | None:
         """Arithmetic intensity: multiply-accumulates for each byte moved, by the export's shapes."""
-        found = self.attribution
-        if found is None or not found.macs or not found.moved_bytes:
+        attribution = self.attribution
+        if attribution is None or not attribution.macs or not attribution.moved_bytes:
             return None
-        return found.macs / found.moved_bytes
+        return attribution.macs / attribution.moved_bytes
 
     def placed(self, roofs: Roofs | None) -> RooflinePoint | None:
         """Where it lies against the device's peaks; None where bytes, time or peaks are not known."""
-        times, found = self.row.times, self.attribution
-        if roofs is None or times is None or times.median_ns <= 0 or found is None:
+        times, attribution = self.row.times, self.attribution
+        if roofs is None or times is None or times.median_ns <= 0 or attribution is None:
             return None
-        if self.gigabytes_per_s is None or not found.moved_bytes:
+        if self.gigabytes_per_s is None or not attribution.moved_bytes:
             return None
         precision = self.row.backend.computes_in(self.row.data_types)
-        return roofs.place(times, self.row.step_ns, found.macs, found.moved_bytes, precision)
+        return roofs.place(
+            times, self.row.step_ns, attribution.macs, attribution.moved_bytes, precision
+        )
 
     def _per_ns(self, amount: int) -> float | None:
         times = self.row.times
@@ -142,12 +144,14 @@ class RunInsight:
 
     def of(self, name: str) -> ExperimentInsight:
         """Returns the experiment of this name."""
-        return next(entry for entry in self.experiments if entry.experiment.name == name)
+        return next(insight for insight in self.experiments if insight.experiment.name == name)
 
 
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
-    experiments = tuple(describe_experiment(entry, run.loaded.peaks) for entry in run.experiments)
+    experiments = tuple(
+        describe_experiment(experiment, run.loaded.peaks) for experiment in run.experiments
+    )
     notes = []
     for program in run.loaded.programs:
         if program.report is not None:

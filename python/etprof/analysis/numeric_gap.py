@@ -75,18 +75,18 @@ def measure_gap(value: NDArray[Any], reference: NDArray[Any]) -> Gap:
     error_power = power = own_power = product = largest = 0.0
     odd = 0
     for start in range(0, values.size, _CHUNK):
-        found = values[start : start + _CHUNK].astype(np.float64)
+        actual = values[start : start + _CHUNK].astype(np.float64)
         expected = references[start : start + _CHUNK].astype(np.float64)
-        finite = np.isfinite(found) & np.isfinite(expected)
+        finite = np.isfinite(actual) & np.isfinite(expected)
         if not finite.all():
-            same = (np.isnan(found) & np.isnan(expected)) | (found == expected)
+            same = (np.isnan(actual) & np.isnan(expected)) | (actual == expected)
             odd += int((~finite & ~same).sum())
-            found, expected = np.where(finite, found, 0), np.where(finite, expected, 0)
-        error = found - expected
+            actual, expected = np.where(finite, actual, 0), np.where(finite, expected, 0)
+        error = actual - expected
         error_power += float(error @ error)
         power += float(expected @ expected)
-        own_power += float(found @ found)
-        product += float(found @ expected)
+        own_power += float(actual @ actual)
+        product += float(actual @ expected)
         largest = max(largest, float(np.max(np.abs(error), initial=0.0)))
     length = float(np.sqrt(power * own_power))
     return Gap(
@@ -116,10 +116,10 @@ class PrecisionError:
     """How far the gain is from 1. Never more than the whole error is by `least_db`, and that is
     no bound of its own."""
 
-    def excess(self, own: Gap) -> float:
+    def excess(self, gap: Gap) -> float:
         """Returns the error ÷ the largest that is explained; above 1 the operator parts."""
-        noise = own.relative * 10 ** (self.least_db / 20)
-        return max(noise, abs((1.0 if own.gain is None else own.gain) - 1) / self.most_gain)
+        noise = gap.relative * 10 ** (self.least_db / 20)
+        return max(noise, abs((1.0 if gap.gain is None else gap.gain) - 1) / self.most_gain)
 
 
 def explain_error(
@@ -178,7 +178,7 @@ class OperatorGap:
     mode: str
     explained: PrecisionError
     """Of its own gap."""
-    own: Gap
+    own_gap: Gap
     eager: Gap
     """From the eager model in the program's precision."""
     float32: Gap | None
@@ -189,7 +189,7 @@ class OperatorGap:
     @property
     def excess(self) -> float:
         """Its own error ÷ the largest that its precision explains."""
-        return self.explained.excess(self.own)
+        return self.explained.excess(self.own_gap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +217,8 @@ class NumericGaps:
 
     def ranked(self, mode: str) -> list[OperatorGap]:
         """The operators of one mode; first the one whose error is explained least."""
-        found = [row for row in self.rows if row.mode == mode]
-        return sorted(found, key=lambda row: -row.excess)
+        operators = [row for row in self.rows if row.mode == mode]
+        return sorted(operators, key=lambda row: -row.excess)
 
     def added_noise(self, mode: str) -> dict[str, float]:
         """Returns by module how much its operators add to the distance from float32.
@@ -226,15 +226,17 @@ class NumericGaps:
         The distance is error power ÷ signal power, and each operator's is held against that of the one
         before it in the graph: a guide to which layers a precision is too small for, not a proof.
         """
-        found, before = dict[str, float](), 0.0
+        noise_by_module, before = dict[str, float](), 0.0
         for row in self.rows:
             if row.mode == mode and row.float32 is not None:
                 now = row.float32.relative**2
-                found[row.module] = found.get(row.module, 0.0) + max(0.0, now - before)
+                noise_by_module[row.module] = noise_by_module.get(row.module, 0.0) + max(
+                    0.0, now - before
+                )
                 before = now
-        return found
+        return noise_by_module
 
     def first_parted(self, mode: str) -> OperatorGap | None:
         """The first operator in the graph whose own gap is larger than its precision explains."""
-        found = (row for row in self.rows if row.mode == mode)
-        return next((row for row in found if row.excess > 1), None)
+        operators = (row for row in self.rows if row.mode == mode)
+        return next((row for row in operators if row.excess > 1), None)

@@ -60,18 +60,22 @@ def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outl
     ]
     if insight.experiment.sme != "off" or not predictions:
         return None
-    hopeful = [(detail, share, found) for detail, share, found in predictions if found.sme2]
-    share = sum(share for _, share, _ in hopeful)
+    eligible = [
+        (detail, share, prediction) for detail, share, prediction in predictions if prediction.sme2
+    ]
+    share = sum(share for _, share, _ in eligible)
     titles = (detail.row.backend.title for detail, _, _ in predictions)
     backends = " and ".join(dict.fromkeys(titles))
-    types = dict.fromkeys(found.packed_type for _, _, found in hopeful if found.packed_type)
+    types = dict.fromkeys(
+        prediction.packed_type for _, _, prediction in eligible if prediction.packed_type
+    )
     roofs = Roofs.of(peaks, "sme2", insight.experiment.threads)
     bound = None
     if peaks is not None and roofs is not None:
-        bound = _bound([(detail, share) for detail, share, _ in hopeful], roofs, peaks.device)
+        bound = _bound([(detail, share) for detail, share, _ in eligible], roofs, peaks.device)
     return Outlook(
-        len(hopeful),
-        sum(found.sme2 is None for _, _, found in predictions),
+        len(eligible),
+        sum(prediction.sme2 is None for _, _, prediction in predictions),
         share,
         backends,
         tuple(types),
@@ -81,26 +85,27 @@ def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outl
 
 
 def _bound(
-    hopeful: Sequence[tuple[OperatorDetail, float]], roofs: Roofs, device: str
+    eligible: Sequence[tuple[OperatorDetail, float]], roofs: Roofs, device: str
 ) -> SpeedBound | None:
-    """Holds each operator against the roofs; None where nothing would be left of the inference."""
-    placed = [(share, detail.placed(roofs)) for detail, share in hopeful]
-    rest = 1 - sum(share for share, _ in placed)
+    """Bounds the speed-up by the roofs; None where nothing would be left of the inference."""
+    points = [(share, detail.placed(roofs)) for detail, share in eligible]
+    remaining_share = 1 - sum(share for share, _ in points)
     low, high = (
-        rest + sum(share * _least(each, at_best=at_best) for share, each in placed)
+        remaining_share
+        + sum(share * _share_at_peaks(point, at_best=at_best) for share, point in points)
         for at_best in (False, True)
     )
-    unplaced = sum(each is None for _, each in placed)
+    unplaced = sum(point is None for _, point in points)
     return SpeedBound(device, 1 / low, 1 / high, unplaced) if min(low, high) > 0 else None
 
 
-def _least(placed: RooflinePoint | None, *, at_best: bool) -> float:
+def _share_at_peaks(point: RooflinePoint | None, *, at_best: bool) -> float:
     """Of what an operator took, the part that it takes at the peaks' upper or lower ends."""
-    if placed is None:
+    if point is None:
         return 0.0 if at_best else 1.0
-    compute, memory, peak, stream = placed.compute_ns, placed.memory_ns, placed.peak, placed.stream
+    compute, memory, peak, stream = point.compute_ns, point.memory_ns, point.peak, point.stream
     if not at_best:
         memory *= stream.high / stream.low
         if compute is not None and peak is not None:
             compute *= peak.high / peak.low
-    return min(1.0, max(compute or 0.0, memory, placed.overhead_ns) / placed.median_ns)
+    return min(1.0, max(compute or 0.0, memory, point.overhead_ns) / point.median_ns)

@@ -74,11 +74,17 @@ def check_unsplit(run: Run) -> Iterator[OutputCheck]:
     where nobody tells it, they may as the widest does.
     """
     every = (*run.experiments, *run.others)
-    for off in (each for each in every if each.sme == "off"):
+    for off in (experiment for experiment in every if experiment.sme == "off"):
         name = off.program.precision or ""
-        kind = next((each for each in _MODE_MINIMUM_SNR_DB if name.startswith(each)), "int8")
-        alike = [each for each in every if each.program is off.program]
-        for on in (each for each in alike if each.sme != "off" and each.threads == off.threads):
+        kind = next(
+            (precision for precision in _MODE_MINIMUM_SNR_DB if name.startswith(precision)), "int8"
+        )
+        alike = [experiment for experiment in every if experiment.program is off.program]
+        for on in (
+            experiment
+            for experiment in alike
+            if experiment.sme != "off" and experiment.threads == off.threads
+        ):
             if on in run.others or off in run.others:
                 yield from compare_outputs(on, off, _MODE_MINIMUM_SNR_DB[kind])
 
@@ -93,27 +99,27 @@ def compare_outputs(
     """
     return tuple(
         OutputCheck(value.name, reference.name, parity, tolerance)
-        for index, found in value.outputs.items()
+        for index, actual in value.outputs.items()
         if (expected := reference.outputs.get(index)) is not None
-        and (found.dtype == expected.dtype or value.program.name != reference.program.name)
-        and (parity := _compare_stored(index, found, expected)) is not None
+        and (actual.dtype == expected.dtype or value.program.name != reference.program.name)
+        and (parity := _compare_stored(index, actual, expected)) is not None
     )
 
 
-def program_tolerance_db(one: LoadedProgram, other: LoadedProgram) -> float | None:
+def program_tolerance_db(first: LoadedProgram, second: LoadedProgram) -> float | None:
     """Returns the SNR to expect between two programs of one model on the same inputs.
 
     Each may be as far from the float32 model as its precision allows, and two errors that have
     nothing to do with each other add up in power. None for other models or inputs, and where a
     precision's limit is not known.
     """
-    floors = [_floors(each) for each in (one, other)]
-    names = [each.model.name if each.model else None for each in (one, other)]
-    if names[0] != names[1] or not one.is_given_as(other):
+    floors = [_floors(program) for program in (first, second)]
+    names = [program.model.name if program.model else None for program in (first, second)]
+    if names[0] != names[1] or not first.is_given_as(second):
         return None
     if floors[0] is None or floors[1] is None:
         return None
-    errors = [10 ** (-each.snr_db / 10) for each in floors if each]
+    errors = [10 ** (-limits.snr_db / 10) for limits in floors if limits]
     return float(-10 * math.log10(sum(errors)))
 
 
@@ -126,8 +132,10 @@ def check_references(experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:
     floors = _floors(experiment.program)
     if floors is None:
         return ()
-    found = _beside(experiment, experiment.program.references, floors.snr_db)
-    return tuple(OutputCheck(experiment.name, "eager", each, floors.snr_db) for each in found)
+    parities = _compare_with(experiment, experiment.program.references, floors.snr_db)
+    return tuple(
+        OutputCheck(experiment.name, "eager", parity, floors.snr_db) for parity in parities
+    )
 
 
 def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
@@ -149,16 +157,16 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
 def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
     """Answers both questions on what an experiment computed, as far as the export's files tell."""
     program = experiment.program
-    floors, method, found = _floors(program), program.method, []
+    floors, method, verdicts = _floors(program), program.method, []
     if floors is None or method is None:
         return ()
-    lowered = _beside(experiment, program.converted, floors.snr_db)
+    lowered = _compare_with(experiment, program.converted, floors.snr_db)
     if lowered:
         outputs = method.check.outputs if method.check else ()
         costs = {output.index: output.snr_db_precision for output in outputs}
-        found.append(judge_lowering(lowered, program.precision, costs, experiment.name))
-    good = _beside(experiment, program.references, floors.snr_db)
-    return (*found, judge_precision(good, floors, experiment.name)) if good else tuple(found)
+        verdicts.append(judge_lowering(lowered, program.precision, costs, experiment.name))
+    good = _compare_with(experiment, program.references, floors.snr_db)
+    return (*verdicts, judge_precision(good, floors, experiment.name)) if good else tuple(verdicts)
 
 
 def _floors(program: LoadedProgram) -> Floors | None:
@@ -172,13 +180,13 @@ def _floors(program: LoadedProgram) -> Floors | None:
     return usual.model_copy(update={"snr_db": check.minimum_snr_db})
 
 
-def _beside(
+def _compare_with(
     experiment: LoadedLaunches, expected: Mapping[int, StoredTensor], least_db: float
 ) -> list[Parity]:
     """Compares every output that is expected and was kept whole."""
     pairs = [
-        _compare_stored(index, found, expected[index], least_db)
-        for index, found in experiment.outputs.items()
+        _compare_stored(index, actual, expected[index], least_db)
+        for index, actual in experiment.outputs.items()
         if index in expected
     ]
     return [pair for pair in pairs if pair is not None]
@@ -190,8 +198,8 @@ def _compare_stored(
     """Compares two tensors; None when one is damaged, which is told, or is of another size."""
     if value.problem is not None or reference.problem is not None:
         return None
-    found, expected = value.values(), reference.values()
-    if found.size != expected.size:
+    actual, expected = value.values(), reference.values()
+    if actual.size != expected.size:
         return None
-    whole = not value.dtype.startswith(("float", "bfloat", "complex"))
-    return compare(index, found, expected, value.columns, least_db=least_db, is_whole=whole)
+    is_whole = not value.dtype.startswith(("float", "bfloat", "complex"))
+    return compare(index, actual, expected, value.columns, least_db=least_db, is_whole=is_whole)

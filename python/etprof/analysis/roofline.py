@@ -77,12 +77,12 @@ class Roofs:
     @classmethod
     def of(cls, peaks: Peaks | None, sme: str | None, threads: int | None) -> Roofs | None:
         """Chooses those that hold for an experiment; None where nothing was measured so."""
-        found = [p for p in peaks.peaks if (p.sme, p.threads) == (sme, threads)] if peaks else []
+        matching = [p for p in peaks.peaks if (p.sme, p.threads) == (sme, threads)] if peaks else []
         products: dict[str, Peak] = {}
-        for each in sorted(found, key=lambda peak: peak.high):
-            if each.precision is not None:
-                products[each.precision] = each
-        streams = sorted((p for p in found if p.moved_bytes), key=lambda p: p.moved_bytes or 0)
+        for peak in sorted(matching, key=lambda peak: peak.high):
+            if peak.precision is not None:
+                products[peak.precision] = peak
+        streams = sorted((p for p in matching if p.moved_bytes), key=lambda p: p.moved_bytes or 0)
         return cls(products, tuple(streams)) if products and streams else None
 
     def compute(self, precision: str | None) -> Peak:
@@ -93,8 +93,10 @@ class Roofs:
     def bandwidth(self, moved_bytes: int) -> Peak:
         """The fastest stream of the same size or more: caches may hold less better, never more."""
         smaller = [p for p in self.streams if (p.moved_bytes or 0) <= moved_bytes]
-        least = smaller[-1] if smaller else self.streams[0]
-        return _fastest(p for p in self.streams if (p.moved_bytes or 0) >= (least.moved_bytes or 0))
+        smallest = smaller[-1] if smaller else self.streams[0]
+        return _fastest(
+            p for p in self.streams if (p.moved_bytes or 0) >= (smallest.moved_bytes or 0)
+        )
 
     def place(
         self, times: OperatorTimes, step_ns: float, macs: int | None, moved_bytes: int,

@@ -75,9 +75,9 @@ class Latency:
     peak_rss_bytes: int | None
     rss_after_load_bytes: int | None
     planned_buffers_bytes: int
-    given: BlockedMedian | None = None
+    input_setup: BlockedMedian | None = None
     """Giving the inputs; None where that is a part of what was timed, or nobody says."""
-    taken: BlockedMedian | None = None
+    output_readback: BlockedMedian | None = None
     """Taking the outputs."""
     inferences_per_sample: int = 1
     """More than one where one is too short for the clock."""
@@ -219,52 +219,59 @@ class RunAnalysis:
         Where a mode was counted at several vector lengths, each has an entry of its own; without
         SME there is no such length.
         """
-        return self._by_mode(lambda each: each.kernels)
+        return self._by_mode(lambda experiment: experiment.kernels)
 
     @cached_property
     def counted_in_prefill(self) -> Mapping[str, ModeEvidence]:
         """The same of a language model that reads its prompt."""
-        return self._by_mode(lambda each: each.prefill)
+        return self._by_mode(lambda experiment: experiment.prefill)
 
     @cached_property
     def instructions(self) -> Mapping[str, InstructionCounts]:
         """What each experiment's inferences took, where instructions were counted."""
         every = [*self.loaded.experiments, *self.loaded.others]
-        return {each.name: each.instructions for each in every if each.instructions}
+        return {
+            experiment.name: experiment.instructions
+            for experiment in every
+            if experiment.instructions
+        }
 
     def _by_mode(
         self, trace_of: Callable[[LoadedLaunches], KernelTrace | None]
     ) -> Mapping[str, ModeEvidence]:
         every = [*self.loaded.experiments, *self.loaded.others]
-        every.sort(key=lambda each: each.threads or 0, reverse=True)
-        found: dict[str, dict[int, KernelTrace]] = {}
+        every.sort(key=lambda experiment: experiment.threads or 0, reverse=True)
+        traces: dict[str, dict[int, KernelTrace]] = {}
         for trace in filter(None, map(trace_of, every)):
             bits = trace.sme.svl_bits or 0 if trace.sme.in_force in SME_ON else 0
-            found.setdefault(trace.sme.in_force, {})[bits] = trace
+            traces.setdefault(trace.sme.in_force, {})[bits] = trace
         return {
-            f"{mode} {bits} bits" if len(found[mode]) > 1 else mode: read_evidence(trace)
+            f"{mode} {bits} bits" if len(traces[mode]) > 1 else mode: read_evidence(trace)
             for mode in SME_MODES
-            for bits, trace in sorted(found.get(mode, {}).items(), reverse=True)
+            for bits, trace in sorted(traces.get(mode, {}).items(), reverse=True)
         }
 
     @property
     def prefilled_tokens(self) -> int | None:
         """Tokens of the prompt that were read at once; None where none were generated."""
-        generated = (each.generated for each in self.timed.values())
-        return next((each.prefilled_tokens for each in generated if each), None)
+        generated = (metrics.generated for metrics in self.timed.values())
+        return next((tokens.prefilled_tokens for tokens in generated if tokens), None)
 
     @cached_property
     def eager_checks(self) -> Mapping[str, tuple[OutputCheck, ...]]:
         """The outputs of every experiment beside the eager model's, as far as both are known."""
         every = (*self.loaded.experiments, *self.loaded.others)
-        return {each.name: check_references(each) for each in every}
+        return {experiment.name: check_references(experiment) for experiment in every}
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Are the outputs right? The export's answers, then those on every experiment's outputs."""
         every = (*self.loaded.experiments, *self.loaded.others)
         exports = [verdict for program in self.loaded.programs for verdict in judge_export(program)]
-        return (*exports, *(verdict for each in every for verdict in judge_outputs(each)))
+        return (
+            *exports,
+            *(verdict for experiment in every for verdict in judge_outputs(experiment)),
+        )
 
     @property
     def wrong(self) -> tuple[Verdict, ...]:
@@ -279,14 +286,20 @@ class RunAnalysis:
 
 def analyze_run(run: Run) -> RunAnalysis:
     """Brings the numbers of a run together."""
-    found = [_analyze_or_tell(experiment, is_timed=run.is_timed) for experiment in run.experiments]
-    experiments = tuple(each for each in found if isinstance(each, ExperimentAnalysis))
-    refused = tuple(each for each in found if not isinstance(each, ExperimentAnalysis))
-    split_apart = tuple(each.loaded for each in experiments)
+    analyses = [
+        _analyze_or_refuse(experiment, is_timed=run.is_timed) for experiment in run.experiments
+    ]
+    experiments = tuple(
+        analysis for analysis in analyses if isinstance(analysis, ExperimentAnalysis)
+    )
+    refused = tuple(
+        analysis for analysis in analyses if not isinstance(analysis, ExperimentAnalysis)
+    )
+    split_apart = tuple(experiment.loaded for experiment in experiments)
     run = replace(run, experiments=split_apart, others=(*refused, *run.others))
     if refused and not run.is_reportable:
-        raise next(each.damage for each in refused if each.damage)
-    split = [note for each in experiments for note in split_notes(each)]
+        raise next(experiment.damage for experiment in refused if experiment.damage)
+    split = [note for experiment in experiments for note in split_notes(experiment)]
     if not run.is_directory:
         alone = "one ETDump alone: latency without tracer, load and memory are not known"
         return RunAnalysis(run, experiments, (alone, *run.notes, *split))
@@ -300,8 +313,12 @@ def analyze_run(run: Run) -> RunAnalysis:
     if manifest is not None and manifest.imported is not None:
         notes += _import_notes(manifest, manifest.imported)
     notes += (*run.problems, *split)
-    notes += [f"{each.name}: {problem}" for each in run.others for problem in each.problems]
-    notes += _unsplit_notes(run.timed, {each.name for each in experiments})
+    notes += [
+        f"{experiment.name}: {problem}"
+        for experiment in run.others
+        for problem in experiment.problems
+    ]
+    notes += _unsplit_notes(run.timed, {experiment.name for experiment in experiments})
     notes += _failure_notes(manifest.launches if manifest else ())
     return RunAnalysis(run, experiments, tuple(notes))
 
@@ -332,54 +349,55 @@ def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
         if launch.error is None
     }
     failed = [
-        each
-        for each in launches
-        if each.error is not None and (each.experiment, each.purpose, each.block) not in done
+        launch
+        for launch in launches
+        if launch.error is not None
+        and (launch.experiment, launch.purpose, launch.block) not in done
     ]
-    for each in failed[:_MOST_FAILURES]:
-        block = "" if each.block is None else f", block {each.block + 1}"
-        yield f"{each.experiment}, {each.purpose}{block} failed: {each.error}"
+    for launch in failed[:_MOST_FAILURES]:
+        block = "" if launch.block is None else f", block {launch.block + 1}"
+        yield f"{launch.experiment}, {launch.purpose}{block} failed: {launch.error}"
     if len(failed) > _MOST_FAILURES:
         yield f"{len(failed) - _MOST_FAILURES} more launches failed; `etprof validate` names them"
 
 
-def _analyze_or_tell(
+def _analyze_or_refuse(
     loaded: LoadedExperiment, *, is_timed: bool
 ) -> ExperimentAnalysis | LoadedLaunches:
     """Returns an experiment whose ETDump says what cannot be as one that has none."""
     try:
         return _analyze_experiment(loaded, is_timed=is_timed)
     except InputFileError as error:
-        kept = {name: getattr(loaded, name) for name in LoadedLaunches.__dataclass_fields__}
+        fields = {name: getattr(loaded, name) for name in LoadedLaunches.__dataclass_fields__}
         problems = (str(error), *loaded.problems)
-        return LoadedLaunches(**kept | {"problems": problems, "damage": error})
+        return LoadedLaunches(**fields | {"problems": problems, "damage": error})
 
 
 def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> ExperimentAnalysis:
     metrics, report = loaded.metrics, loaded.program.report
     delegates = {
-        each.instruction: each.backend
-        for each in (report.delegates if report else ())
-        if each.instruction is not None
+        delegate.instruction: delegate.backend
+        for delegate in (report.delegates if report else ())
+        if delegate.instruction is not None
     }
     launches, examined = list[Executions](), list[LoadedSplit]()
     splits, clock_problems, refused = _on_one_clock(loaded.splits)
-    has_clock = any(each.clock is not None for each in splits)
-    for each in splits:
+    has_clock = any(loaded_split.clock is not None for loaded_split in splits)
+    for loaded_split in splits:
         try:
             launches.append(
                 examine_executions(
-                    each.dump,
+                    loaded_split.dump,
                     delegates,
-                    launch=each.number,
+                    launch=loaded_split.number,
                     is_timed=is_timed,
                     is_on_clock=has_clock,
                 )
             )
         except InputFileError as error:
-            refused.append(_named(error, each))
+            refused.append(_named(error, loaded_split))
         else:
-            examined.append(each)
+            examined.append(loaded_split)
     if not launches:
         raise refused[0]
     try:
@@ -387,7 +405,7 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
     except InputFileError as error:
         msg = f"{examined[0].etdump}: {error}"
         raise type(error)(msg) from error
-    numbers = {each.number for each in examined}
+    numbers = {loaded_split.number for loaded_split in examined}
     return ExperimentAnalysis(
         loaded=replace(loaded, splits=tuple(e for e in loaded.splits if e.number in numbers)),
         executions=launches[0],
@@ -411,7 +429,7 @@ def _on_one_clock(
 
     A launch whose ETDump is damaged is left out, and decides nothing for the others.
     """
-    found, problems, refused = list[LoadedSplit](), list[str](), list[InputFileError]()
+    clocked, problems, refused = list[LoadedSplit](), list[str](), list[InputFileError]()
     for split in splits:
         try:
             changed = put_on_clock(split.dump, split.clock) if split.clock else ""
@@ -424,8 +442,8 @@ def _on_one_clock(
                     f"the operator clock of launch {split.number + 1} is not used: {changed}"
                 )
             return tuple(replace(one, clock=None) for one in splits), problems, []
-        found.append(replace(split, dump=changed))
-    return tuple(found), problems, refused
+        clocked.append(replace(split, dump=changed))
+    return tuple(clocked), problems, refused
 
 
 def split_notes(experiment: ExperimentAnalysis) -> list[str]:
@@ -484,10 +502,12 @@ def _opaque_note(experiment: ExperimentAnalysis) -> str:
     )
 
 
-def _known(medians: Sequence[int | None]) -> BlockedMedian | None:
+def _summarise_if_complete(medians: Sequence[int | None]) -> BlockedMedian | None:
     """Summarises what every block says; None where one does not."""
-    found = [each for each in medians if each is not None]
-    return summarise_blocks([[each] for each in found]) if len(found) == len(medians) else None
+    values = [median for median in medians if median is not None]
+    return (
+        summarise_blocks([[median] for median in values]) if len(values) == len(medians) else None
+    )
 
 
 def _latency(metrics: ExperimentMetrics) -> Latency:
@@ -498,11 +518,11 @@ def _latency(metrics: ExperimentMetrics) -> Latency:
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
     return Latency(
-        load=_known([b.load.total_ns for b in blocks]),
-        first_inference=_known([b.first_inference_ns for b in blocks]),
+        load=_summarise_if_complete([b.load.total_ns for b in blocks]),
+        first_inference=_summarise_if_complete([b.first_inference_ns for b in blocks]),
         steady=summarise_blocks([b.latency_ns for b in blocks]),
-        given=_known([b.given_ns for b in blocks]),
-        taken=_known([b.taken_ns for b in blocks]),
+        input_setup=_summarise_if_complete([b.given_ns for b in blocks]),
+        output_readback=_summarise_if_complete([b.taken_ns for b in blocks]),
         inferences_per_sample=max(b.inferences_per_sample for b in blocks),
         is_traced=any(b.is_traced for b in blocks),
         samples=summarise([sample for b in blocks for sample in b.latency_ns]),

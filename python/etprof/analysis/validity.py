@@ -118,13 +118,13 @@ def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
     blocks = _blocks(sides)
     if not blocks:
         return ValidityCheck(name, "unknown", "no raw latencies")
-    known = [(found, b) for b in blocks if (found := is_settled(b.latency_ns)) is not None]
-    if len(known) < len(blocks):
-        few = (
-            f"{len(blocks) - len(known)} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
-        )
+    judged = [
+        (has_settled, b) for b in blocks if (has_settled := is_settled(b.latency_ns)) is not None
+    ]
+    if len(judged) < len(blocks):
+        few = f"{len(blocks) - len(judged)} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
         return ValidityCheck(name, "unknown", few)
-    settled = sum(found and block.is_steady is not False for found, block in known)
+    settled = sum(has_settled and block.is_steady is not False for has_settled, block in judged)
     state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
     return ValidityCheck(
         name, state, f"{settled} of {len(blocks)} blocks were steady from the start"
@@ -134,19 +134,24 @@ def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
 def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
     """Half of the launches at least must have had the CPU to themselves."""
     name = "undisturbed"
-    known = [(found, block) for block in _blocks(sides) if (found := block.conditions) is not None]
-    if not known:
+    recorded = [
+        (conditions, block)
+        for block in _blocks(sides)
+        if (conditions := block.conditions) is not None
+    ]
+    if not recorded:
         return ValidityCheck(name, "unknown", "the runner does not say when the CPU was taken away")
     rate = median(
-        found.involuntary_switches * _NS_PER_S / max(1, block.timed_ns) for found, block in known
+        conditions.involuntary_switches * _NS_PER_S / max(1, block.timed_ns)
+        for conditions, block in recorded
     )
-    faults = sum(found.major_faults for found, _ in known)
-    moved = sum(found.first_core != found.last_core for found, _ in known)
+    faults = sum(conditions.major_faults for conditions, _ in recorded)
+    moved = sum(conditions.first_core != conditions.last_core for conditions, _ in recorded)
     detail = (
         f"CPU taken away {round(rate)} times a second; {count_of(faults, 'page')} from storage; "
-        f"other core at the end in {moved} of {len(known)} blocks"
-        f"{_of_an_inference(known, 'minor_faults', 'new pages')}"
-        f"{_of_an_inference(known, 'voluntary_switches', 'waits')}"
+        f"other core at the end in {moved} of {len(recorded)} blocks"
+        f"{_of_an_inference(recorded, 'minor_faults', 'new pages')}"
+        f"{_of_an_inference(recorded, 'voluntary_switches', 'waits')}"
     )
     return ValidityCheck(
         name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail
@@ -154,30 +159,30 @@ def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
 
 
 def _of_an_inference(
-    known: Sequence[tuple[Conditions, BlockMetrics]], name: str, words: str
+    recorded: Sequence[tuple[Conditions, BlockMetrics]], name: str, noun: str
 ) -> str:
     """Says how often an inference does what costs it time by its own doing; empty if not known."""
-    found = [
+    rates = [
         count / (len(block.latency_ns) * block.inferences_per_sample)
-        for conditions, block in known
+        for conditions, block in recorded
         if (count := getattr(conditions, name)) is not None
     ]
-    return f"; {format_count(median(found))} {words} per inference" if found else ""
+    return f"; {format_count(median(rates))} {noun} per inference" if rates else ""
 
 
 def _check_clock(sides: Sequence[Side]) -> ValidityCheck:
     """What is timed at once must be long beside what the clock can tell apart."""
     name = "fine clock"
-    known = [(found, block) for block in _blocks(sides) if (found := block.clock) is not None]
-    if not known:
+    clocked = [(clock, block) for block in _blocks(sides) if (clock := block.clock) is not None]
+    if not clocked:
         return ValidityCheck(
             name, "unknown", "the runner does not say what its clock can tell apart"
         )
     ticks = min(
-        median(block.latency_ns) * block.inferences_per_sample / found.tick_ns
-        for found, block in known
+        median(block.latency_ns) * block.inferences_per_sample / clock.tick_ns
+        for clock, block in clocked
     )
-    reading = format_duration(max(found.reading_ns for found, _ in known))
+    reading = format_duration(max(clock.reading_ns for clock, _ in clocked))
     detail = f"a sample is {format_count(ticks)} ticks or more; a reading takes {reading}"
     return ValidityCheck(name, "passed" if ticks >= _LEAST_TICKS else "failed", detail)
 
@@ -200,7 +205,9 @@ def _check_frequency(launches: Sequence[LaunchRecord]) -> ValidityCheck:
     if not fastest:
         return ValidityCheck(name, "unknown", "this target shows no core frequencies")
     spread = (max(fastest) - min(fastest)) / max(fastest)
-    governors = {str(found) for state in _states(launches) if (found := state.get("governor"))}
+    governors = {
+        str(governor) for state in _states(launches) if (governor := state.get("governor"))
+    }
     by = f", governor {' and '.join(sorted(governors))}" if governors else ""
     detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz{by}"
     return ValidityCheck(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)

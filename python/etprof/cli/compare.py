@@ -97,7 +97,7 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
             baseline_side,
             candidate_side,
             margin=arguments.margin,
-            known=_known_spreads(arguments.store, baseline_side, candidate_side),
+            run_spreads=_known_spreads(arguments.store, baseline_side, candidate_side),
         )
         for baseline_side, candidate_side in pairs
     ]

@@ -208,7 +208,7 @@ def _compare(
         OperatorGap(
             **_describe(order, tap, delegates),
             mode=mode,
-            own=own[mode][tap.place.name][0],
+            own_gap=own[mode][tap.place.name][0],
             explained=own[mode][tap.place.name][1],
             eager=inherited[mode, "eager"][tap.place.name],
             float32=wide.get(mode, {}).get(tap.node.name),

@@ -58,8 +58,8 @@ def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
             ("Load", latency.load),
             ("First inference", latency.first_inference),
             (f"{inferences})", latency.steady),
-            ("Giving the inputs", latency.given),
-            ("Taking the outputs", latency.taken),
+            ("Giving the inputs", latency.input_setup),
+            ("Taking the outputs", latency.output_readback),
         )
         for label, summary in timed:
             if summary is None:

@@ -45,16 +45,16 @@ OPERATORS: Final = Table(
         Column("module", "string", of=lambda r: r.module, place="page", says="Of the model"),
         Column("mode", "string", title="SME", of=lambda r: r.mode, place="several",
                says="The SME mode that ran"),
-        Column("own_error", "float64", unit="scientific", of=lambda r: r.own.relative, place="page",
+        Column("own_error", "float64", unit="scientific", of=lambda r: r.own_gap.relative, place="page",
                says="Root mean square of what the operator itself adds, as part of its result: the "
                "program's value from eager's of the values that the program had"),
-        _gap("own_snr", "own SNR", lambda r: r.own,
+        _gap("own_snr", "own SNR", lambda r: r.own_gap,
              says="The same as a signal-to-noise ratio; missing where there is no error"),
         Column("least_snr", "float64", unit="dB", of=lambda r: r.explained.least_db,
                place="page", title="least expected",
                says="Own SNR that the precision explains, with as many products as the operator sums"),
         Column("own_gain_error", "float64", unit="scientific", title="own gain - 1", place="page",
-               of=lambda r: None if r.own.gain is None else r.own.gain - 1,
+               of=lambda r: None if r.own_gap.gain is None else r.own_gap.gain - 1,
                says="Of the factor of eager's value that is nearest to the program's: nearly 0 where "
                "errors are roundings, 0.01 where a weight is off by 1 %"),
         Column("most_gain_error", "float64", unit="scientific", title="most expected", place="data",
@@ -75,11 +75,11 @@ OPERATORS: Final = Table(
                title="largest difference", says="From eager's value"),
         Column("mse", "float64", unit="scientific", of=lambda r: r.eager.mse, place="page",
                title="MSE", says="Mean squared difference from eager's value"),
-        Column("own_mse", "float64", unit="scientific", of=lambda r: r.own.mse, place="data",
+        Column("own_mse", "float64", unit="scientific", of=lambda r: r.own_gap.mse, place="data",
                says="Mean squared difference that the operator itself adds"),
-        Column("own_max_abs", "float64", unit="scientific", of=lambda r: r.own.max_abs,
+        Column("own_max_abs", "float64", unit="scientific", of=lambda r: r.own_gap.max_abs,
                place="data", says="Largest difference that the operator itself adds"),
-        Column("nonfinite", "Int64", unit="count", of=lambda r: r.own.nonfinite or None,
+        Column("nonfinite", "Int64", unit="count", of=lambda r: r.own_gap.nonfinite or None,
                says="Values that are infinite or no number on one side only"),
         Column("delegate", "Int64", unit="count", of=lambda r: r.delegate, place="page",
                says="Number of the delegate call that computes it; missing outside"),
@@ -136,7 +136,7 @@ def headline(gaps: NumericGaps) -> str:
 
 def _excess(row: OperatorGap) -> str:
     """Says which bound it is above."""
-    own, explained = row.own, row.explained
+    own, explained = row.own_gap, row.explained
     if own.is_below(explained.least_db):
         shown = format_number(own.snr_db)
         return f"{shown} dB where {format_number(explained.least_db)} are expected"

@@ -278,8 +278,8 @@ def _latency(latency: Latency) -> Document:
         "first_inference_ns": _blocked(latency.first_inference)
         if latency.first_inference
         else None,
-        "given_ns": _blocked(latency.given) if latency.given else None,
-        "taken_ns": _blocked(latency.taken) if latency.taken else None,
+        "given_ns": _blocked(latency.input_setup) if latency.input_setup else None,
+        "taken_ns": _blocked(latency.output_readback) if latency.output_readback else None,
         "inferences_per_sample": latency.inferences_per_sample,
         "steady_ns": _blocked(latency.steady),
         "samples": dataclasses.asdict(latency.samples),

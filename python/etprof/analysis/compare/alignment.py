@@ -106,22 +106,22 @@ def align_operators(
 
     def key(row: OperatorRow) -> _Key:
         """What two names of one operator have in common."""
-        place = row.instruction_id if by_instruction else None
+        instruction = row.instruction_id if by_instruction else None
         types = row.backend.plain_types(row.data_types)
-        return (place, row.is_delegated, row.base, types, row.microkernel_type)
+        return (instruction, row.is_delegated, row.base, types, row.microkernel_type)
 
     def loose_key(row: OperatorRow) -> _Key:
         """The same of what differs in data types only, as with another precision."""
-        place = row.instruction_id if by_instruction else None
-        return (place, row.operator_class, row.base)
+        instruction = row.instruction_id if by_instruction else None
+        return (instruction, row.operator_class, row.base)
 
     aligned: list[AlignedOperator] = []
-    for is_equal, left, right in _blocks(baseline, candidate, key):
+    for is_equal, old_rows, new_rows in _blocks(baseline, candidate, key):
         if is_equal:
-            pairs = zip(left, right, strict=True)
-            aligned += [AlignedOperator((one,), (other,), "same") for one, other in pairs]
+            pairs = zip(old_rows, new_rows, strict=True)
+            aligned += [AlignedOperator((before,), (after,), "same") for before, after in pairs]
         else:
-            aligned += _align_leftovers(left, right, loose_key)
+            aligned += _align_unequal(old_rows, new_rows, loose_key)
     return tuple(aligned)
 
 
@@ -142,24 +142,24 @@ def _blocks(
         yield tag == "equal", baseline[first:last], candidate[start:end]
 
 
-def _align_leftovers(
+def _align_unequal(
     baseline: Sequence[OperatorRow],
     candidate: Sequence[OperatorRow],
     key: Callable[[OperatorRow], _Key],
 ) -> Iterator[AlignedOperator]:
     """Pairs what has the same key; the rest stands alone."""
-    for is_equal, left, right in _blocks(baseline, candidate, key):
+    for is_equal, old_rows, new_rows in _blocks(baseline, candidate, key):
         if is_equal:
-            yield from map(_pair, left, right)
+            yield from map(_pair, old_rows, new_rows)
         else:
-            yield from (AlignedOperator((row,), (), "baseline only") for row in left)
-            yield from (AlignedOperator((), (row,), "candidate only") for row in right)
+            yield from (AlignedOperator((row,), (), "baseline only") for row in old_rows)
+            yield from (AlignedOperator((), (row,), "candidate only") for row in new_rows)
 
 
-def _pair(one: OperatorRow, other: OperatorRow) -> AlignedOperator:
-    types = [row.backend.plain_types(row.data_types) for row in (one, other)]
-    is_same = types[0] == types[1] and one.base == other.base
-    return AlignedOperator((one,), (other,), "same" if is_same else "other type")
+def _pair(before: OperatorRow, after: OperatorRow) -> AlignedOperator:
+    types = [row.backend.plain_types(row.data_types) for row in (before, after)]
+    is_same = types[0] == types[1] and before.base == after.base
+    return AlignedOperator((before,), (after,), "same" if is_same else "other type")
 
 
 def align_programs(
@@ -178,19 +178,19 @@ def align_programs(
         _marks(side.attributions, report)
         for side, report in zip(sides, (reports[0], reports[1]), strict=True)
     ]
-    found: list[AlignedOperator] = []
+    aligned: list[AlignedOperator] = []
     paired: set[_Row] = set()
-    groups = [part for group in _groups(marks) for part in _refine(group, rows, marks)]
+    groups = [members for group in _groups(marks) for members in _refine(group, rows, marks)]
     for members in itertools.chain(groups, _by_module(groups, marks)):
         if all(members):
-            found.append(_join(members, rows))
-            paired |= {(side, i) for side, places in enumerate(members) for i in places}
-    alone = [
+            aligned.append(_join(members, rows))
+            paired |= {(side, i) for side, indices in enumerate(members) for i in indices}
+    unpaired = [
         [row for i, row in enumerate(side) if (number, i) not in paired]
         for number, side in enumerate(rows)
     ]
-    found += _align_leftovers(alone[0], alone[1], lambda row: (row.operator_class, row.base))
-    return tuple(_in_order(found, rows[0], rows[1]))
+    aligned += _align_unequal(unpaired[0], unpaired[1], lambda row: (row.operator_class, row.base))
+    return tuple(_in_order(aligned, rows[0], rows[1]))
 
 
 def _marks(
@@ -232,10 +232,12 @@ def _groups(marks: Sequence[Sequence[frozenset[_Mark]]]) -> Iterator[_Members]:
             if row not in seen:
                 seen.add(row)
                 group.append(row)
-                waiting += [each for mark in marks[row[0]][row[1]] for each in by_mark[mark]]
+                waiting += [
+                    neighbour for mark in marks[row[0]][row[1]] for neighbour in by_mark[mark]
+                ]
         if group and marks[first[0]][first[1]]:
             yield tuple(  # type: ignore[misc]  # two sides
-                sorted(i for side, i in group if side == wanted) for wanted in (0, 1)
+                sorted(i for side, i in group if side == number) for number in (0, 1)
             )
 
 
@@ -246,18 +248,21 @@ def _refine(
 ) -> Iterator[_Members]:
     """Yields rows one for one that compute the same as the same class; the rest together."""
     kinds: list[dict[_Key, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for side, places in enumerate(group):
-        for i in places:
+    for side, indices in enumerate(group):
+        for i in indices:
             kinds[side][marks[side][i], rows[side][i].operator_class].append(i)
-    rest: tuple[list[int], list[int]] = ([], [])
+    unmatched: tuple[list[int], list[int]] = ([], [])
     for kind in dict.fromkeys([*kinds[0], *kinds[1]]):
         before, after = (kinds[side].get(kind, []) for side in (0, 1))
         if len(before) == len(after):
-            yield from (([one], [other]) for one, other in zip(before, after, strict=True))
+            yield from (
+                ([before_index], [after_index])
+                for before_index, after_index in zip(before, after, strict=True)
+            )
         else:
-            rest[0].extend(before)
-            rest[1].extend(after)
-    yield sorted(rest[0]), sorted(rest[1])
+            unmatched[0].extend(before)
+            unmatched[1].extend(after)
+    yield sorted(unmatched[0]), sorted(unmatched[1])
 
 
 def _by_module(
@@ -270,7 +275,7 @@ def _by_module(
     """
     modules = defaultdict[object, tuple[list[int], list[int]]](lambda: ([], []))
     for members in groups:
-        rows = [(side, i) for side, places in enumerate(members) for i in places]
+        rows = [(side, i) for side, indices in enumerate(members) for i in indices]
         for side, i in () if all(members) else rows:
             computed = sorted(key[0] for key, is_inserted in marks[side][i] if not is_inserted)
             if computed and computed[0]:
@@ -280,7 +285,7 @@ def _by_module(
 
 def _join(members: _Members, rows: Sequence[Sequence[OperatorRow]]) -> AlignedOperator:
     before, after = (
-        tuple(side[i] for i in places) for side, places in zip(rows, members, strict=True)
+        tuple(side[i] for i in indices) for side, indices in zip(rows, members, strict=True)
     )
     if len(before) == len(after) == 1:
         return _pair(before[0], after[0])
@@ -290,22 +295,22 @@ def _join(members: _Members, rows: Sequence[Sequence[OperatorRow]]) -> AlignedOp
 
 
 def _in_order(
-    found: Sequence[AlignedOperator],
+    aligned: Sequence[AlignedOperator],
     baseline: Sequence[OperatorRow],
     candidate: Sequence[OperatorRow],
 ) -> list[AlignedOperator]:
     """Sorts by the candidate's order; what the baseline alone has follows what it followed there."""
-    own = {id(row): each for each in found for row in (*each.before, *each.after)}
-    places = {id(row): place for place, row in enumerate(candidate)}
+    pair_of_row = {id(row): pair for pair in aligned for row in (*pair.before, *pair.after)}
+    positions = {id(row): position for position, row in enumerate(candidate)}
     anchors: dict[int, tuple[int, int]] = {}
     last = -1
     for number, row in enumerate(baseline):
-        pair = own[id(row)]
+        pair = pair_of_row[id(row)]
         if pair.after:
-            last = max(places[id(each)] for each in pair.after)
+            last = max(positions[id(after_row)] for after_row in pair.after)
         else:
             anchors[id(pair)] = (last, number + 1)
-    for each in found:
-        if each.after:
-            anchors[id(each)] = (min(places[id(row)] for row in each.after), 0)
-    return sorted(found, key=lambda each: anchors[id(each)])
+    for pair in aligned:
+        if pair.after:
+            anchors[id(pair)] = (min(positions[id(row)] for row in pair.after), 0)
+    return sorted(aligned, key=lambda pair: anchors[id(pair)])

@@ -94,7 +94,7 @@ def _routes(experiment: ExperimentAnalysis) -> dict[OperatorRow, SmeRoute]:
 def find_bottlenecks(split: OperatorSplit, count: int = 6) -> tuple[Bottleneck, ...]:
     """Returns the `count` largest classes and what removing each would give."""
     return tuple(
-        Bottleneck(entry, times.mean_ns, times.share, 1 / (1 - times.share))
-        for entry, times in list(class_times(split).items())[:count]
+        Bottleneck(operator_class, times.mean_ns, times.share, 1 / (1 - times.share))
+        for operator_class, times in list(class_times(split).items())[:count]
         if 0 < times.share < 1
     )

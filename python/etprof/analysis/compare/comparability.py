@@ -62,7 +62,9 @@ def _inputs(side: Side) -> str | None:
     inputs = side.experiment.program.inputs
     if side.provenance is None or inputs is None:
         return None
-    return " ".join(str(each)[:12] for each in inputs) or f"seed {side.provenance.settings.seed}"
+    return (
+        " ".join(str(digest)[:12] for digest in inputs) or f"seed {side.provenance.settings.seed}"
+    )
 
 
 def _device(side: Side) -> str | None:
@@ -71,8 +73,8 @@ def _device(side: Side) -> str | None:
         return None
     cpu = provenance.cpu
     name = provenance.target.get("model") or provenance.target.get("serial") or ""
-    words = [provenance.platform, str(name), cpu.model_name, cpu.architecture]
-    return ", ".join(word for word in words if word)
+    facts = [provenance.platform, str(name), cpu.model_name, cpu.architecture]
+    return ", ".join(fact for fact in facts if fact)
 
 
 def _profile(side: Side) -> str | None:
@@ -86,7 +88,9 @@ def _profile(side: Side) -> str | None:
 
 def _planned(side: Side) -> Experiment | None:
     planned = side.provenance.experiments if side.provenance else ()
-    return next((entry for entry in planned if entry.name == side.experiment.name), None)
+    return next(
+        (experiment for experiment in planned if experiment.name == side.experiment.name), None
+    )
 
 
 def _cores(side: Side) -> str | None:
@@ -100,10 +104,10 @@ def _warmup(side: Side) -> str | None:
     planned = _planned(side)
     if planned is None:
         return None
-    words = [f"{planned.warmup} inferences"]
+    steps = [f"{planned.warmup} inferences"]
     if planned.warmup_seconds is not None:
-        words.append(f"{planned.warmup_seconds:g} s")
-    return " and ".join([*words, *(["until steady"] if planned.warmup_steady else [])])
+        steps.append(f"{planned.warmup_seconds:g} s")
+    return " and ".join([*steps, *(["until steady"] if planned.warmup_steady else [])])
 
 
 def _iterations(side: Side) -> str | None:
@@ -121,27 +125,27 @@ def _blocks(side: Side) -> str | None:
 
 def _launches(side: Side) -> list[LaunchRecord]:
     launches = side.provenance.launches if side.provenance else ()
-    own = side.experiment.name
+    name = side.experiment.name
     return [
-        launch for launch in launches if launch.experiment == own and launch.purpose == "timing"
+        launch for launch in launches if launch.experiment == name and launch.purpose == "timing"
     ]
 
 
 def _load(side: Side) -> str | None:
     """Whether more wanted to run than the machine has cores, in half of the launches or more."""
     cores = side.provenance.cpu.logical_cores if side.provenance and side.provenance.cpu else None
-    loads = [load_average(each.state_before or {}) for each in _launches(side)]
-    known = [load for load in loads if load is not None]
-    if not known or not cores:
+    averages = [load_average(launch.state_before or {}) for launch in _launches(side)]
+    recorded = [load for load in averages if load is not None]
+    if not recorded or not cores:
         return None
-    return "more than its cores" if median(known) > _OVERLOADED * cores else "free cores"
+    return "more than its cores" if median(recorded) > _OVERLOADED * cores else "free cores"
 
 
 def _governor(side: Side) -> str | None:
     """What chose the cores' frequencies."""
-    found = {str(each.state_before["governor"]) for each in _launches(side)
-             if each.state_before and each.state_before.get("governor")}  # fmt: skip
-    return " and ".join(sorted(found)) or None
+    governors = {str(launch.state_before["governor"]) for launch in _launches(side)
+             if launch.state_before and launch.state_before.get("governor")}  # fmt: skip
+    return " and ".join(sorted(governors)) or None
 
 
 def _runner(side: Side) -> str | None:
@@ -149,8 +153,8 @@ def _runner(side: Side) -> str | None:
     if side.provenance is None or side.provenance.runner is None:
         return None
     build = side.provenance.runner.build
-    parts = ("build_type", "provider", "executorch_version", "sanitizers", "trace")
-    return ", ".join(f"{name}={build.get(name)}" for name in parts if build.get(name))
+    fields = ("build_type", "provider", "executorch_version", "sanitizers", "trace")
+    return ", ".join(f"{name}={build.get(name)}" for name in fields if build.get(name))
 
 
 def _vector_length(side: Side) -> str | None:
@@ -187,40 +191,40 @@ _SAME_WITHIN_A_RUN: Final = frozenset({"load", "governor", "minimum_time", "bloc
 
 def find_differences(baseline: Side, candidate: Side) -> tuple[SettingDifference, ...]:
     """Lists the settings that are known on both sides and differ."""
-    found = []
+    differences = []
     are_given_alike = baseline.experiment.program.is_given_as(candidate.experiment.program)
-    for name, read in FIELDS.items():
-        before, after = read(baseline), read(candidate)
+    for name, setting_of in FIELDS.items():
+        before, after = setting_of(baseline), setting_of(candidate)
         if before is None or after is None or (name == "inputs" and are_given_alike):
             continue
         if before != after:
-            found.append(SettingDifference(name, before, after))
-    return tuple(found)
+            differences.append(SettingDifference(name, before, after))
+    return tuple(differences)
 
 
 def run_one_program(baseline: Side, candidate: Side) -> bool:
     """Whether both sides ran the same program, as far as anybody says."""
-    one, other = baseline.experiment.program, candidate.experiment.program
-    if baseline.run.source == candidate.run.source and one.name == other.name:
+    old, new = baseline.experiment.program, candidate.experiment.program
+    if baseline.run.source == candidate.run.source and old.name == new.name:
         return True
-    return (one.model and one.model.content) == (other.model and other.model.content)
+    return (old.model and old.model.content) == (new.model and new.model.content)
 
 
 def find_unknowns(baseline: Side, candidate: Side) -> tuple[str, ...]:
     """Lists the settings that one side does not tell, and has."""
-    beside = {"vector_length"}
+    ignored = {"vector_length"}
     if baseline.run.source == candidate.run.source:
-        beside |= _SAME_WITHIN_A_RUN
+        ignored |= _SAME_WITHIN_A_RUN
     return tuple(
         name
-        for name, read in FIELDS.items()
-        if name not in beside and None in {read(baseline), read(candidate)}
+        for name, setting_of in FIELDS.items()
+        if name not in ignored and None in {setting_of(baseline), setting_of(candidate)}
     )
 
 
 def _of_model(side: Side, name: str) -> str | None:
-    found: str | None = getattr(side.experiment.program.model, name, None)
-    return found
+    text: str | None = getattr(side.experiment.program.model, name, None)
+    return text
 
 
 def names_of(baseline: Side, candidate: Side) -> tuple[str, str]:
@@ -233,8 +237,8 @@ def names_of(baseline: Side, candidate: Side) -> tuple[str, str]:
         lambda side: clean(side.run.source.name),
         lambda side: side.label,
     )
-    for read in facts:
-        before, after = read(baseline), read(candidate)
+    for fact_of in facts:
+        before, after = fact_of(baseline), fact_of(candidate)
         if before and after and before != after:
             return before, after
     return baseline.experiment.name, candidate.experiment.name
@@ -243,10 +247,12 @@ def names_of(baseline: Side, candidate: Side) -> tuple[str, str]:
 def refuse_unlike(baseline: Side, candidate: Side, allowed: Collection[str]) -> None:
     """Raises UsageError that names every differing setting not in `allowed`."""
     refused = [
-        entry for entry in find_differences(baseline, candidate) if entry.field not in allowed
+        difference
+        for difference in find_differences(baseline, candidate)
+        if difference.field not in allowed
     ]
     if refused:
-        flags = " ".join(f"--allow {entry.field}" for entry in refused)
+        flags = " ".join(f"--allow {difference.field}" for difference in refused)
         msg = (
             f"{baseline.label} and {candidate.label} were not measured alike: they differ in "
             f"{'; '.join(map(str, refused))}; measure them alike, or compare all the same with "

@@ -118,7 +118,9 @@ class ComparedTimes:
     @property
     def saved_ns(self) -> float | None:
         """What of the timed latency the candidate saves; below zero when it is slower."""
-        steady = next((each for each in self.ledger if each.label == STEADY_ENTRY), None)
+        steady = next(
+            (quantity for quantity in self.ledger if quantity.label == STEADY_ENTRY), None
+        )
         if steady is None or steady.baseline is None or steady.candidate is None:
             return None
         return steady.baseline - steady.candidate
@@ -156,7 +158,7 @@ class Comparison:
     def wrong(self) -> tuple[Verdict, ...]:
         """The verdicts that a side's outputs are wrong: no time of such a side counts."""
         sides = (self.baseline, self.candidate)
-        return tuple(dict.fromkeys(each for side in sides for each in _wrong_of(side)))
+        return tuple(dict.fromkeys(verdict for side in sides for verdict in _wrong_of(side)))
 
     @property
     def latency(self) -> Effect | None:
@@ -177,7 +179,7 @@ class Comparison:
     def steady(self) -> LedgerEntry | None:
         """Steady latency of both sides, whose ratio the speed-up is."""
         ledger = self.times.ledger if self.times else ()
-        return next((entry for entry in ledger if entry.label == STEADY_ENTRY), None)
+        return next((quantity for quantity in ledger if quantity.label == STEADY_ENTRY), None)
 
 
 def compare_sides(
@@ -185,11 +187,11 @@ def compare_sides(
     candidate: Side,
     *,
     margin: float = DEFAULT_MARGIN,
-    known: Mapping[str, Spread] | None = None,
+    run_spreads: Mapping[str, Spread] | None = None,
 ) -> Comparison:
     """Compares two experiments that may be compared; `margin` is what counts as no difference.
 
-    Of separate runs, `known` has the spread of one run's log value by the history's metrics.
+    Of separate runs, `run_spreads` has the spread of one run's log value by the history's metrics.
     """
     before, after = baseline.experiment, candidate.experiment
     if run_one_program(baseline, candidate):
@@ -197,7 +199,7 @@ def compare_sides(
     else:
         aligned = align_programs(before, after)
     outputs = check_outputs(baseline, candidate)
-    times = _compare_times(baseline, candidate, aligned, outputs, (margin, known or {}))
+    times = _compare_times(baseline, candidate, aligned, outputs, (margin, run_spreads or {}))
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -217,14 +219,18 @@ def compare_sides(
 
 def _wrong_notes(*sides: Side) -> list[str]:
     """Says which side's outputs are wrong."""
-    told = [f"wrong outputs of {s.run.name}, {each.text}" for s in sides for each in _wrong_of(s)]
-    return list(dict.fromkeys(told))
+    notes = [
+        f"wrong outputs of {side.run.name}, {verdict.text}"
+        for side in sides
+        for verdict in _wrong_of(side)
+    ]
+    return list(dict.fromkeys(notes))
 
 
 def _wrong_of(side: Side) -> list[Verdict]:
     """The verdicts against a side's program, and against what it computed."""
-    places = {export_place(side.experiment.program.name), side.experiment.name}
-    return [each for each in side.run.wrong if each.where in places]
+    locations = {export_place(side.experiment.program.name), side.experiment.name}
+    return [verdict for verdict in side.run.wrong if verdict.where in locations]
 
 
 def _compare_times(
@@ -234,38 +240,38 @@ def _compare_times(
     outputs: tuple[OutputCheck, ...],
     judged: tuple[float, Mapping[str, Spread]],
 ) -> ComparedTimes | None:
-    one, other = baseline.experiment, candidate.experiment
-    before, after = one.split.times, other.split.times
+    old, new = baseline.experiment, candidate.experiment
+    before, after = old.split.times, new.split.times
     if before is None or after is None:
         return None
     ledger, in_turns = tuple[LedgerEntry, ...](), _launches_in_turns(baseline, candidate)
-    margin, known = judged
-    if one.metrics is not None and other.metrics is not None:
+    margin, run_spreads = judged
+    if old.metrics is not None and new.metrics is not None:
         if _are_in_turns(baseline, candidate):
-            ledger = build_ledger(one.metrics, other.metrics, margin=margin)
+            ledger = build_ledger(old.metrics, new.metrics, margin=margin)
         elif baseline.timed and candidate.timed:
-            runs = SeparateRuns(baseline.timed, candidate.timed, known)
+            runs = SeparateRuns(baseline.timed, candidate.timed, run_spreads)
             ledger = build_ledger_of_runs(runs, margin=margin)
-    in_doubt = one.is_in_doubt or other.is_in_doubt
-    accelerated = find_accelerated(one, other, aligned)
+    in_doubt = old.is_in_doubt or new.is_in_doubt
+    accelerated = find_accelerated(old, new, aligned)
     return ComparedTimes(
-        latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
-        ledger=ledger,
-        categories=_changes(
-            category_times(one.split), category_times(other.split), in_turns, margin
+        latency=next(
+            (quantity.effect for quantity in ledger if quantity.label == STEADY_ENTRY), None
         ),
-        classes=_changes(class_times(one.split), class_times(other.split), in_turns, margin),
+        ledger=ledger,
+        categories=_changes(category_times(old.split), category_times(new.split), in_turns, margin),
+        classes=_changes(class_times(old.split), class_times(new.split), in_turns, margin),
         waterfall=None
         if in_doubt
-        else build_waterfall((one.split, before), (other.split, after), aligned),
+        else build_waterfall((old.split, before), (new.split, after), aligned),
         accelerated=None
         if in_doubt or not accelerated
         else _change(
-            add_parts([one for one, _ in accelerated]),
-            add_parts([other for _, other in accelerated]),
+            add_parts([times for times, _ in accelerated]),
+            add_parts([times for _, times in accelerated]),
             in_turns,
         ),
-        amdahl=None if in_doubt else build_amdahl_panel((one, before), (other, after), accelerated),
+        amdahl=None if in_doubt else build_amdahl_panel((old, before), (new, after), accelerated),
         validity=check_validity(baseline, candidate, outputs),
     )
 
@@ -280,7 +286,7 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
 
     None of programs of two runs, of two models, or with other inputs.
     """
-    one, other = baseline.experiment.loaded, candidate.experiment.loaded
+    old, new = baseline.experiment.loaded, candidate.experiment.loaded
     types = {
         name
         for row in candidate.experiment.split.rows
@@ -289,17 +295,17 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     tolerance: float | None = mode_tolerance_db(types)
     if not run_one_program(baseline, candidate):
         in_turns = baseline.run.source == candidate.run.source
-        tolerance = program_tolerance_db(one.program, other.program) if in_turns else None
-    return () if tolerance is None else compare_outputs(other, one, tolerance)
+        tolerance = program_tolerance_db(old.program, new.program) if in_turns else None
+    return () if tolerance is None else compare_outputs(new, old, tolerance)
 
 
 def _launches_in_turns(baseline: Side, candidate: Side) -> InTurns:
     """Returns the positions of the operator launches that both sides have, made in turns."""
     if not _are_in_turns(baseline, candidate):
         return (), ()
-    one, other = (side.experiment.split.launches for side in (baseline, candidate))
-    common = sorted({*one} & {*other})
-    return [one.index(each) for each in common], [other.index(each) for each in common]
+    old, new = (side.experiment.split.launches for side in (baseline, candidate))
+    common = sorted({*old} & {*new})
+    return [old.index(launch) for launch in common], [new.index(launch) for launch in common]
 
 
 def _changes(
@@ -317,37 +323,37 @@ def judge_changes(
     pairs: Iterable[tuple[PartTimes | None, PartTimes | None]], in_turns: InTurns, margin: float
 ) -> Iterator[Change]:
     """Yields the changes of one table, whose p are adjusted together."""
-    found = [_change(before, after, in_turns) for before, after in pairs]
+    changes = [_change(before, after, in_turns) for before, after in pairs]
     p_values = {
-        index: each.between.p_value
-        for index, each in enumerate(found)
-        if each.between and each.between.p_value is not None
+        index: change.between.p_value
+        for index, change in enumerate(changes)
+        if change.between and change.between.p_value is not None
     }
     adjusted = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
-    for index, each in enumerate(found):
+    for index, change in enumerate(changes):
         if (p_value := adjusted.get(index)) is None:
-            yield each
+            yield change
         else:
-            verdict = judge(each.interval, margin)
+            verdict = judge(change.interval, margin)
             is_sure = (
-                p_value <= 1 - CONFIDENCE and each.between is not None and each.between.is_sure
+                p_value <= 1 - CONFIDENCE and change.between is not None and change.between.is_sure
             )
             if verdict in {"faster", "slower"} and not is_sure:
                 verdict = "inconclusive"
-            yield replace(each, adjusted_p=p_value, verdict=verdict)
+            yield replace(change, adjusted_p=p_value, verdict=verdict)
 
 
 def _change(before: PartTimes | None, after: PartTimes | None, in_turns: InTurns) -> Change:
     """What is not on a side takes no time there."""
     between = None
     if before and after and in_turns[0]:
-        one, other = (
-            [part.launches_ns[index] for index in chosen]
-            for part, chosen in zip((before, after), in_turns, strict=True)
+        old_ns, new_ns = (
+            [times.launches_ns[index] for index in indices]
+            for times, indices in zip((before, after), in_turns, strict=True)
         )
-        between = ratio_of_launches(one, other) if sum(one) and sum(other) else None
-    means = [part.mean_ns if part else 0.0 for part in (before, after)]
-    shares = [part.share if part else 0.0 for part in (before, after)]
+        between = ratio_of_launches(old_ns, new_ns) if sum(old_ns) and sum(new_ns) else None
+    means = [times.mean_ns if times else 0.0 for times in (before, after)]
+    shares = [times.share if times else 0.0 for times in (before, after)]
     return Change(means[0], means[1], shares[0], shares[1], between)
 
 
@@ -398,7 +404,9 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
         return notes
     moments = [
         sorted(
-            each.provenance.created_at or "" for each in (side, *side.repeats) if each.provenance
+            repeat.provenance.created_at or ""
+            for repeat in (side, *side.repeats)
+            if repeat.provenance
         )
         for side in (baseline, candidate)
     ]
@@ -412,7 +420,9 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
 
 def _notes(baseline: Side, candidate: Side) -> list[str]:
     """What stands against taking the comparison at face value."""
-    notes = [f"the sides differ in {entry}" for entry in find_differences(baseline, candidate)]
+    notes = [
+        f"the sides differ in {difference}" for difference in find_differences(baseline, candidate)
+    ]
     for side in (baseline, candidate):
         notes += split_notes(side.experiment)
     unknown = find_unknowns(baseline, candidate)

@@ -29,9 +29,11 @@ def sides_of(run: RunAnalysis) -> tuple[Side, ...]:
 def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
     """Compares the pairs that the run's config names, or else all that answer a question."""
     sides = sides_of(run)
-    wanted = _configured_analysis(run)
-    pairs = tuple(_configured_pairs(sides, wanted)) or tuple(_pairs(sides))
-    return tuple(compare_sides(one, other, margin=wanted.margin) for one, other in pairs)
+    settings = _configured_analysis(run)
+    pairs = tuple(_configured_pairs(sides, settings)) or tuple(_pairs(sides))
+    return tuple(
+        compare_sides(baseline, candidate, margin=settings.margin) for baseline, candidate in pairs
+    )
 
 
 def _configured_analysis(run: RunAnalysis) -> ComparisonSettings:
@@ -50,23 +52,23 @@ def _configured_analysis(run: RunAnalysis) -> ComparisonSettings:
 
 
 def _configured_pairs(
-    sides: tuple[Side, ...], wanted: ComparisonSettings
+    sides: tuple[Side, ...], settings: ComparisonSettings
 ) -> Iterator[tuple[Side, Side]]:
     """Yields the wanted pairs that were measured; without thread count, at every common one."""
-    for pair in wanted.compare_pairs:
-        for one in (side for side in sides if _is_wanted(side, pair.baseline)):
-            for other in (side for side in sides if _is_wanted(side, pair.candidate)):
-                alike = one.experiment.threads == other.experiment.threads
-                several = sum(_is_wanted(side, pair.candidate) for side in sides) > 1
-                if alike or not several:
-                    yield one, other
+    for pair in settings.compare_pairs:
+        for baseline in (side for side in sides if _is_selected(side, pair.baseline)):
+            for candidate in (side for side in sides if _is_selected(side, pair.candidate)):
+                alike = baseline.experiment.threads == candidate.experiment.threads
+                is_ambiguous = sum(_is_selected(side, pair.candidate) for side in sides) > 1
+                if alike or not is_ambiguous:
+                    yield baseline, candidate
 
 
-def _is_wanted(side: Side, wanted: ComparedSide) -> bool:
+def _is_selected(side: Side, selection: ComparedSide) -> bool:
     """Whether the side is the named experiment, at the wanted thread count if one is given."""
-    experiment, name = side.experiment, wanted.experiment
+    experiment, name = side.experiment, selection.experiment
     called = experiment.name in {name, f"{name}_t{experiment.threads}"}
-    return called and wanted.threads in {None, experiment.threads}
+    return called and selection.threads in {None, experiment.threads}
 
 
 def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
@@ -75,26 +77,26 @@ def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
     That is the run's model against each other program in the same mode at equal threads; then of
     each program off against each SME mode at equal threads, and fewest against more threads.
     """
-    for one in (side for side in sides if not side.experiment.program.name):
-        for other in (side for side in sides if side.experiment.program.name):
-            if _kind(one.experiment) == _kind(other.experiment):
-                yield one, other
-    for one in sides:
-        for other in _of_its_program(one, sides):
-            before, after = one.experiment, other.experiment
+    for baseline in (side for side in sides if not side.experiment.program.name):
+        for candidate in (side for side in sides if side.experiment.program.name):
+            if _kind(baseline.experiment) == _kind(candidate.experiment):
+                yield baseline, candidate
+    for baseline in sides:
+        for candidate in _of_its_program(baseline, sides):
+            before, after = baseline.experiment, candidate.experiment
             if before.threads == after.threads and before.sme == "off" and after.sme != "off":
-                yield one, other
-    for one in sides:
+                yield baseline, candidate
+    for baseline in sides:
         alike = [
-            other
-            for other in _of_its_program(one, sides)
-            if other.experiment.sme == one.experiment.sme
+            candidate
+            for candidate in _of_its_program(baseline, sides)
+            if candidate.experiment.sme == baseline.experiment.sme
         ]
-        if one is min(alike, key=lambda side: side.experiment.threads or 0):
+        if baseline is min(alike, key=lambda side: side.experiment.threads or 0):
             yield from (
-                (one, other)
-                for other in alike
-                if (other.experiment.threads or 0) > (one.experiment.threads or 0)
+                (baseline, candidate)
+                for candidate in alike
+                if (candidate.experiment.threads or 0) > (baseline.experiment.threads or 0)
             )
 
 
@@ -113,8 +115,8 @@ def match_groups(
 
     Raises UsageError for a run that does not repeat the first of its group, or nothing to pair.
     """
-    (one, name), (other, its_name) = baseline[0], candidate[0]
-    pairs = match_runs(one, other, (name, its_name))
+    (old, old_name), (new, new_name) = baseline[0], candidate[0]
+    pairs = match_runs(old, new, (old_name, new_name))
     return tuple(
         (_with_repeats(before, baseline[1:]), _with_repeats(after, candidate[1:]))
         for before, after in pairs
@@ -125,17 +127,17 @@ def _with_repeats(side: Side, further: Sequence[Named]) -> Side:
     """Finds the side's experiment in further runs of the same thing."""
     repeats = []
     for run, name in further:
-        wanted = side.experiment.name if name is None else name
-        (found,) = _named(run, wanted)
-        if found.run.source == side.run.source:
-            raise UsageError(f"{found.label} is given twice; it is one run, not two")
-        if not run_one_program(found, side):
+        experiment_name = side.experiment.name if name is None else name
+        (repeat,) = _named(run, experiment_name)
+        if repeat.run.source == side.run.source:
+            raise UsageError(f"{repeat.label} is given twice; it is one run, not two")
+        if not run_one_program(repeat, side):
             raise UsageError(
-                f"{found.label} is no repetition of {side.label}: it measured another program; "
+                f"{repeat.label} is no repetition of {side.label}: it measured another program; "
                 "compare it by itself"
             )
-        refuse_unlike(side, found, ())
-        repeats.append(found)
+        refuse_unlike(side, repeat, ())
+        repeats.append(repeat)
     return replace(side, repeats=tuple(repeats))
 
 
@@ -151,13 +153,13 @@ def match_runs(
     before, after = _named(baseline, names[0]), _named(candidate, names[1])
     if len(before) == len(after) == 1:
         return ((before[0], after[0]),)
-    found = [
-        (one, other)
-        for one in before
-        for other in after
-        if _kind(one.experiment) == _kind(other.experiment)
+    pairs = [
+        (old, new)
+        for old in before
+        for new in after
+        if _kind(old.experiment) == _kind(new.experiment)
     ]
-    if not found:
+    if not pairs:
         labels = (as_operand(side.label) for side in (before[0], after[-1]))
         msg = (
             f"no experiment of {baseline.source} is like one of {candidate.source}; name two, as "
@@ -165,18 +167,18 @@ def match_runs(
             f"{_listed(before)} and {_listed(after)}"
         )
         raise UsageError(msg)
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _named(run: RunAnalysis, name: str | None) -> tuple[Side, ...]:
     sides = sides_of(run)
     if name is None:
         return sides
-    chosen = tuple(side for side in sides if side.experiment.name == name)
-    if not chosen:
+    matching = tuple(side for side in sides if side.experiment.name == name)
+    if not matching:
         msg = f"{run.source} has no experiment {name!r}; it has {_listed(sides)}"
         raise UsageError(msg)
-    return chosen
+    return matching
 
 
 def _listed(sides: tuple[Side, ...]) -> str:

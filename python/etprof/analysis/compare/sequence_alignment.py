@@ -21,7 +21,7 @@ _BAND: Final = 100
 
 
 class _AlignmentStep(NamedTuple):
-    """A way into a cell: the score it gives, and the cell it comes from."""
+    """A step into a cell: the score it gives, and the cell it comes from."""
 
     score: float
     i: int
@@ -41,18 +41,18 @@ class _Alignment:
         for i in range(len(self.first) + 1):
             for j in range(max(0, i - width), min(len(self.second), i + width) + 1):
                 if i or j:
-                    self.scores[i, j] = max(self._ways(i, j)).score
+                    self.scores[i, j] = max(self._steps(i, j)).score
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yields the pairs of the best alignment, last one first."""
         i, j = len(self.first), len(self.second)
         while i or j:
-            way = max(self._ways(i, j))
-            if way.i < i and way.j < j:
-                yield way.i, way.j
-            i, j = way.i, way.j
+            step = max(self._steps(i, j))
+            if step.i < i and step.j < j:
+                yield step.i, step.j
+            i, j = step.i, step.j
 
-    def _ways(self, i: int, j: int) -> Iterator[_AlignmentStep]:
+    def _steps(self, i: int, j: int) -> Iterator[_AlignmentStep]:
         pair = self._score(i - 1, j - 1) if i and j else _NEVER
         for before_i, before_j, score in ((i - 1, j - 1, pair), (i - 1, j, _GAP), (i, j - 1, _GAP)):
             yield _AlignmentStep(

@@ -59,9 +59,9 @@ class Waterfall:
             s for s in self.steps if max(abs(s.baseline_ns), abs(s.candidate_ns)) > _ROUNDING_NS
         )
         ordered = sorted(seen, key=lambda step: -abs(step.delta_ns))
-        shown = [step for step in ordered[:count] if abs(step.delta_ns) > _ROUNDING_NS]
-        rest = ordered[len(shown) :]
-        return (*shown, _merge(rest)) if rest else tuple(shown)
+        largest = [step for step in ordered[:count] if abs(step.delta_ns) > _ROUNDING_NS]
+        remaining = ordered[len(largest) :]
+        return (*largest, _merge(remaining)) if remaining else tuple(largest)
 
 
 def build_waterfall(
@@ -83,7 +83,7 @@ def build_waterfall(
     ]
     steps += _overhead_steps(baseline[0], candidate[0])
     totals = baseline[1].execute.mean_ns, candidate[1].execute.mean_ns
-    rest = [
+    unattributed = [
         total - sum(values)
         for total, values in zip(
             totals,
@@ -91,7 +91,7 @@ def build_waterfall(
             strict=True,
         )
     ]
-    steps.append(WaterfallStep("Unattributed", "unattributed", rest[0], rest[1]))
+    steps.append(WaterfallStep("Unattributed", "unattributed", unattributed[0], unattributed[1]))
     return Waterfall(totals[0], totals[1], tuple(steps))
 
 

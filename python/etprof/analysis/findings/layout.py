@@ -118,9 +118,9 @@ def find_layout_churn(subject: Subject) -> Finding | None:
     movement = [detail for detail in subject.in_category("Data Movement") if not joins(detail)]
     if not subject.reaches(movement, subject.thresholds.layout_share):
         return None
-    what = f"{count_of(len(movement), 'operator')} that only move data"
+    count = count_of(len(movement), "operator")
     action = _layout_action(subject, movement)
-    summary = f"{what}: {subject.weigh(movement)}."
+    summary = f"{count} that only move data: {subject.weigh(movement)}."
     return Finding("Layout churn", "high", summary, action, *subject.cost(movement))
 
 

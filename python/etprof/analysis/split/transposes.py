@@ -57,7 +57,9 @@ class _FlowStep:
 def find_inverse_pairs(report: MethodReport) -> tuple[InversePair, ...]:
     """Returns the proven pairs, each transpose in one of them at most."""
     flows = [_delegate_steps(delegate) for delegate in report.delegates]
-    flows.append([_kernel_step(entry) for entry in report.operators if entry.delegate is None])
+    flows.append(
+        [_kernel_step(operator) for operator in report.operators if operator.delegate is None]
+    )
     return tuple(pair for steps in flows for pair in _pairs(steps))
 
 
