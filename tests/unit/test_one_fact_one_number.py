@@ -1,7 +1,7 @@
 """Invariants of what is shown: I1, one fact has one number in every view; I2, untimed means none.
 
 A row of a table that people see must be a row of the table that programs read, formatted by
-`format_value`; what is left out for people stands in the declarations (`Column.place`), or here.
+`format_value`; what is left out for people stands in the declarations (`Column.visibility`), or here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from etprof.tables.table import Place, Table
+    from etprof.tables.table import Table, Visibility
 
 NO_TABLE_FOR_PEOPLE: Final = {
     "samples": "drawn, a dot each",
@@ -127,7 +127,7 @@ class Tables(HTMLParser):
             self.cell.append(data.strip("\n"))
 
 
-def texts(table: Table, place: Place) -> list[list[str]]:
+def texts(table: Table, place: Visibility) -> list[list[str]]:
     """Headings and rows as people should read them."""
     rows = [[cell.text for cell in row] for row in shown_rows(table, place)]
     return [[shown.heading for shown in shown_columns(table, place)], *rows]
@@ -244,12 +244,14 @@ def test_every_declared_table_reaches_people(tmp_path: Path) -> None:
     }
     assert set(DECLARED) - set(on_page) - elsewhere == set(NO_TABLE_FOR_PEOPLE)
     for table in on_page.values():
-        missing = {c.name for c in table.columns} - {c.name for c in table.seen("page").columns}
+        missing = {c.name for c in table.columns} - {
+            c.name for c in table.visible_in("page").columns
+        }
         for name in missing:
             column = next(column for column in table.columns if column.name == name)
             values = {record[name] for record in table.records()}
-            told = column.place == "data" or values == {None}
-            assert told or (column.place == "several" and len(values - {None}) == 1), (
+            told = column.visibility == "data" or values == {None}
+            assert told or (column.visibility == "several" and len(values - {None}) == 1), (
                 table.name,
                 name,
             )

@@ -189,7 +189,7 @@ def test_terminals_say_so_too(tmp_path: Path, platform: str) -> None:
         console.print(render_report(assessment, top=12))
     assert "Not representative. Measured" in captured.get()
     # AND so does the answer of a screen, which is what run, profile and analyze print
-    told = [each.text for each in brief_of(assessment).told]
+    told = [each.text for each in brief_of(assessment).headlines]
     assert any(text.startswith("Not representative. Measured") for text in told)
 
 

@@ -53,7 +53,9 @@ def untimed(run: Run) -> Run:
 def test_costs_are_headed_with_the_sides_names(tmp_path: Path) -> None:
     """Finding 14: "baseline" and "candidate", where the tables beside it have their names."""
     (section,) = sections(assess(tmp_path / "r", on_off_run()), "ledger")
-    headings = [column.heading for table in section.tables for column in table.seen("page").columns]
+    headings = [
+        column.heading for table in section.tables for column in table.visible_in("page").columns
+    ]
     assert {"android_off", "android_sme2"} <= set(headings)
     assert not {"baseline", "candidate"} & set(headings)
 
@@ -89,7 +91,7 @@ def test_all_comparisons_have_both_latencies(tmp_path: Path) -> None:
     }
     assert row["baseline_ns"] == latencies["android_off"]
     assert row["candidate_ns"] == latencies["android_sme2"]
-    assert {c.place for c in table.columns if c.name.endswith("ate_ns")} == {"everywhere"}
+    assert {c.visibility for c in table.columns if c.name.endswith("ate_ns")} == {"everywhere"}
 
 
 def test_a_verdicts_figures_are_the_truth(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_terminals_show_what_each_experiment_is_made_of(tmp_path: Path) -> None:
         assert known["Delegate overhead"] == 7000.0 * calls - rounded
         assert {row["median_ns"] for row in overheads} == {None}
         assert all(row["median_ns"] for row in rows if row["where"] == "delegate")
-        seen = {column.name for column in split.seen("everywhere").columns}
+        seen = {column.name for column in split.visible_in("everywhere").columns}
         assert seen >= {"label", "where", "calls_per_inference", "median_ns", "mean_ns", "share"}
     console = Console(width=200, file=io.StringIO())
     console.print(render_report(assessment, top=12))
@@ -140,7 +142,7 @@ def test_untimed_terminals_count_calls_an_inference(tmp_path: Path) -> None:
     (split,) = section.tables
     calls = {row["label"]: row["calls_per_inference"] for row in split.records()}
     assert calls == {op.label: 2.0 if op is OFF_OPS[0] else 1.0 for op in OFF_OPS}
-    assert "calls_per_inference" in {c.name for c in split.seen("everywhere").columns}
+    assert "calls_per_inference" in {c.name for c in split.visible_in("everywhere").columns}
     assert {row["where"] for row in split.records()} <= {"delegate", "portable"}
 
 

@@ -24,12 +24,12 @@ TOY = Table(
         Column(
             "mean_ns", "float64", "ns", is_timed=True, title="mean", bounds=("low_ns", "high_ns")
         ),
-        Column("low_ns", "float64", "ns", is_timed=True, place="data"),
-        Column("high_ns", "float64", "ns", is_timed=True, place="data"),
+        Column("low_ns", "float64", "ns", is_timed=True, visibility="data"),
+        Column("high_ns", "float64", "ns", is_timed=True, visibility="data"),
         Column("calls", "Int64", "count"),
         Column("peak", "float64", "@unit"),
-        Column("unit", "string", place="data"),
-        Column("module", "string", place="page"),
+        Column("unit", "string", visibility="data"),
+        Column("module", "string", visibility="page"),
     ),
     title="Toys",
 )

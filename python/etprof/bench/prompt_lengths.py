@@ -127,10 +127,10 @@ def _of_work(name: str) -> Any:  # noqa: ANN401 - a column's `of`
 PROMPT_LENGTHS: Final = Table(
     "prompt_lengths",
     (
-        Column("device", "string", place="several", of=lambda pair: pair.group[0]),
-        Column("model", "string", place="several", of=lambda pair: pair.group[1]),
-        Column("backend", "string", place="several", of=lambda pair: pair.group[2]),
-        Column("precision", "string", place="several", of=lambda pair: pair.group[3]),
+        Column("device", "string", visibility="several", of=lambda pair: pair.group[0]),
+        Column("model", "string", visibility="several", of=lambda pair: pair.group[1]),
+        Column("backend", "string", visibility="several", of=lambda pair: pair.group[2]),
+        Column("precision", "string", visibility="several", of=lambda pair: pair.group[3]),
         Column("threads", "Int64", "count", of=lambda pair: pair.on.run.threads),
         Column("prompt_tokens", "Int64", "count", title="prompt", of=lambda pair: pair.length),
         _rate("off_rate", "off"),

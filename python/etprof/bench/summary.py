@@ -132,7 +132,7 @@ def _speed_end(end: str) -> Column:
         "float64",
         "1/s",
         is_timed=True,
-        place="data",
+        visibility="data",
         of=lambda speed: speed.row.value(speed.metric, end),
     )
 
@@ -144,10 +144,16 @@ def _time(name: str, metric: str, **how: Any) -> Column:  # noqa: ANN401 - Colum
 SUMMARY: Final = Table(
     "bench",
     (
-        Column("device", "string", place="several", of=lambda row: row.outcome.unit.device.name),
-        Column("model", "string", place="several", of=lambda row: row.outcome.unit.model.label),
-        Column("precision", "string", place="several", of=lambda row: row.outcome.unit.precision),
-        Column("backend", "string", place="several", of=lambda row: row.outcome.unit.backend),
+        Column(
+            "device", "string", visibility="several", of=lambda row: row.outcome.unit.device.name
+        ),
+        Column(
+            "model", "string", visibility="several", of=lambda row: row.outcome.unit.model.label
+        ),
+        Column(
+            "precision", "string", visibility="several", of=lambda row: row.outcome.unit.precision
+        ),
+        Column("backend", "string", visibility="several", of=lambda row: row.outcome.unit.backend),
         Column(
             "SME",
             "string",
@@ -166,7 +172,7 @@ SUMMARY: Final = Table(
             "float64",
             "ns",
             is_timed=True,
-            place="data",
+            visibility="data",
             of=lambda row: row.value("latency_ns", "low"),
         ),
         Column(
@@ -174,7 +180,7 @@ SUMMARY: Final = Table(
             "float64",
             "ns",
             is_timed=True,
-            place="data",
+            visibility="data",
             of=lambda row: row.value("latency_ns", "high"),
         ),
         _time("load", "load_ns", dropped_first=1),

@@ -148,7 +148,7 @@ def _measure(
     table, further_tables, document = _report(matrix.name, folder, stored_units, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
     sentences = [row["says"] for row in document["sme2_pays"]]
-    answer(arguments, document, listed(table, ends=[*sentences, where], rest=further_tables))
+    answer(arguments, document, listed(table, ends=[*sentences, where], details=further_tables))
     return TargetError.exit_code if any(unit.outcome.errors for unit in stored_units) else 0
 
 

@@ -241,7 +241,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
             UnbrokenLine(f"Program: {files.pte}"),
             f"Next: {command_line('profile', measured or files.pte, *flags)}",
         ),
-        rest=(
+        details=(
             summary_table(manifest, report),
             kinds,
             REWRITES.of(manifest.rewrites),
@@ -265,9 +265,9 @@ def _detail_lines(manifest: ExportManifest, report: DelegationReport) -> Iterato
     """Yields what a text was read like, and each thing that was asked for and found nothing to do."""
     from etprof.backends.registry import BY_NAME
     from etprof.tables.brief import AnswerLine
-    from etprof.tables.export import tell_quality
+    from etprof.tables.export import quality_lines
 
-    yield from tell_quality(manifest.quality)
+    yield from quality_lines(manifest.quality)
     for name, method in report.methods.items():
         backend = BY_NAME.get(manifest.backend)
         # Without a summary nobody knows what is delegated.

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     answer(
         arguments,
         {"models": models, "families": families.records()},
-        listed(table, rest=(*problems, families), ends=[f"Other packages' models: {named}"]),
+        listed(table, details=(*problems, families), ends=[f"Other packages' models: {named}"]),
     )
     return 0
 

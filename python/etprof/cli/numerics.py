@@ -148,5 +148,5 @@ def _write(gaps: NumericGaps, folder: Path, arguments: argparse.Namespace) -> No
     if not arguments.full and arguments.top is None:
         show_answer(brief_gaps(gaps, ends=[where]), full=False)
         return
-    visible_sections = [section for section in sections(gaps) if section.place != "page"]
+    visible_sections = [section for section in sections(gaps) if section.visibility != "page"]
     show(*terminal_sections(visible_sections, top=arguments.top or _USUAL_TOP), where)

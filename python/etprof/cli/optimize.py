@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     brief = Brief(
         (AnswerLine(headline(optimization)),),
         table=before_and_after(optimization),
-        rest=(steps_of(optimization),),
+        details=(steps_of(optimization),),
         ends=(*_sentences(optimization, folder), f"Steps, with --full here: {page}"),
     )
     answer(arguments, optimization.model_dump(mode="json"), brief)

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         answer(arguments, document, listed(None, lines=files))
     else:
         brief = listed(together.runs, lines=files[1:], ends=files[:1])
-        answer(arguments, document, replace(brief, told=(AnswerLine(together.lead),)))
+        answer(arguments, document, replace(brief, headlines=(AnswerLine(together.lead),)))
     return 0
 
 

@@ -93,9 +93,10 @@ def _text(name: str, **how: Any) -> Column:  # noqa: ANN401
     return Column(name, "string", **how)
 
 
-_UNIT: Final = _text("unit", place="data", of=attrgetter("unit"))
+_UNIT: Final = _text("unit", visibility="data", of=attrgetter("unit"))
 _ENDS: Final = tuple(
-    Column(name, "float64", "@unit", place="data", of=attrgetter(name)) for name in ("low", "high")
+    Column(name, "float64", "@unit", visibility="data", of=attrgetter(name))
+    for name in ("low", "high")
 )
 _OF_A_RUN: Final = (
     _text("run", of=lambda run: f"#{run.id}"),
@@ -180,7 +181,7 @@ CHECK: Final = Table(
         Column("after", "float64", "@unit", title="now", of=attrgetter("after")),
         *(
             Column(
-                name, "float64", "change", place="everywhere" if name == "change" else "data",
+                name, "float64", "change", visibility="everywhere" if name == "change" else "data",
                 of=_judged(name),
                 bounds=("low", "high") if name == "change" else None,
             )
@@ -190,7 +191,7 @@ CHECK: Final = Table(
             "smallest", "float64", "change", title="would be seen", of=_judged("smallest"),
             says="the least change for the worse that four of five such checks find",
         ),
-        Column("p_value", "float64", "p", place="data", of=_judged("p_value")),
+        Column("p_value", "float64", "p", visibility="data", of=_judged("p_value")),
         _text("why", of=attrgetter("reason")),
     ),
 )  # fmt: skip
@@ -233,7 +234,7 @@ def brief_run(run: Run) -> Brief:
         f"{title:24} {MISSING if fact is None else fact}" for title, fact in facts.items()
     )
     metrics, artefacts = METRICS_OF_A_RUN.of(run.metrics), ARTEFACTS.of(files)
-    return Brief(tuple(head), table=metrics, lines=lines, rest=(artefacts,))
+    return Brief(tuple(head), table=metrics, lines=lines, details=(artefacts,))
 
 
 def render_check(result: CheckResult, form: str) -> str:
@@ -264,7 +265,7 @@ def brief_check(result: CheckResult) -> Brief:
     first = next(iter(urgent), None)
     ends = () if first is None else (f"The first of these: `etprof history show {first}`",)
     headline = AnswerLine(_headline(result), "bold red" if result.exit_code else "bold green")
-    return Brief((headline,), lines=tuple(lines), ends=ends, rest=(CHECK.of(result.entries),))
+    return Brief((headline,), lines=tuple(lines), ends=ends, details=(CHECK.of(result.entries),))
 
 
 def _in_a_line(checked: CheckedMetric) -> str:

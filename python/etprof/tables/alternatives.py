@@ -30,10 +30,10 @@ class _AlternativeRow(NamedTuple):
     is_unbeaten: bool
 
 
-def _of_manifest(read: Callable[[Manifest], Value]) -> Callable[[Any], Value]:
+def _of_manifest(getter: Callable[[Manifest], Value]) -> Callable[[Any], Value]:
     def value(row: _AlternativeRow) -> Value:
         manifest = row.run.assessment.run.manifest
-        return None if manifest is None else read(manifest)
+        return None if manifest is None else getter(manifest)
 
     return value
 
@@ -48,9 +48,9 @@ RUNS: Final = Table(
         Column("number", "Int64", "count", title="#", of=lambda r: r.run.number,
                says="place among the runs that were given"),
         Column("run", "string", of=lambda r: r.run.name, says="what tells it from the others"),
-        Column("cpu", "string", title="CPU", place="data",
+        Column("cpu", "string", title="CPU", visibility="data",
                of=_of_manifest(lambda m: m.cpu.model_name if m.cpu else None), says="name of the CPU"),
-        Column("kind", "string", place="data", of=lambda r: r.run.kind,
+        Column("kind", "string", visibility="data", of=lambda r: r.run.kind,
                says="model and machine: runs of one kind can take each other's place"),
         Column("is_unbeaten", "boolean", title="unbeaten", styles={"yes": "green"},
                of=lambda r: r.is_unbeaten,
@@ -71,18 +71,18 @@ RUNS: Final = Table(
         Column("snr_db", "float64", "dB", title="from eager fp32", dropped_first=1,
                of=lambda r: r.run.accuracy.snr_db if r.run.accuracy else None,
                says="signal-to-noise ratio of the worst output; missing without any error, and where not known"),
-        Column("accuracy", "string", title="accurate enough", place="page", of=_accuracy,
+        Column("accuracy", "string", title="accurate enough", visibility="page", of=_accuracy,
                styles={"passed": "green", "failed": "bold red"},
                says="passed, failed or unknown: by what is asked of its precision"),
         Column("size_bytes", "Int64", "bytes", title="size", dropped_first=2, of=lambda r: r.run.size_bytes,
                says="of the program with its weights"),
-        Column("own_result", "string", title="in its own run", place="page",
+        Column("own_result", "string", title="in its own run", visibility="page",
                of=lambda r: head_of(r.run.assessment).badge,
                says="the badge of the run's own headline, such as SME2 against SME off"),
         Column("experiment", "string", dropped_first=6,
                of=lambda r: r.run.insight.experiment.name if r.run.insight else None,
                says="the experiment that all figures are of: the one that the run's own headline is about"),
-        Column("platform", "string", place="data", of=_of_manifest(lambda m: m.platform),
+        Column("platform", "string", visibility="data", of=_of_manifest(lambda m: m.platform),
                says="where it was measured"),
     ),
     title="Runs",
@@ -101,11 +101,11 @@ def _by_run(table: Table, name: str, keep: tuple[str, ...], **changes: str) -> T
     """Declares a table of one experiment as one of several runs, with some of its columns."""
 
     def reader(column: str) -> Callable[[Any], Value]:
-        return lambda part: part.values[column]
+        return lambda row: row.values[column]
 
     columns = tuple(replace(c, of=reader(c.name), bounds=None, has_bar=False, step="")
                     for c in table.columns if c.name in keep)  # fmt: skip
-    run = Column("run", "string", of=lambda part: part.run, says="as in `runs`")
+    run = Column("run", "string", of=lambda row: row.run, says="as in `runs`")
     return replace(table, name=name, columns=(run, *columns), by="", from_each="", **changes)  # type: ignore[arg-type]
 
 
@@ -140,35 +140,37 @@ def side_by_side(assessments: Sequence[Assessment]) -> RunsSideBySide | None:
     """Returns runs as one comparison; None of a single run."""
     if len(assessments) < 2:
         return None
-    found = alternatives_of(assessments)
-    rows = [_AlternativeRow(*each) for each in zip(found, unbeaten(found), strict=True)]
-    runs = RUNS.of(rows, note=_note(found))
-    categories = RUN_CATEGORIES.of(_parts(found, CATEGORIES))
-    modules = RUN_MODULES.of(_parts(found, MODULES))
-    timed = RUNS.of([each for each in rows if each.run.assessment.run.is_timed])
-    untimed = RUNS.of([each for each in rows if not each.run.assessment.run.is_timed])
-    shown = untimed if any(row["sme_share"] is not None for row in untimed.records()) else RUNS
+    alternatives = alternatives_of(assessments)
+    rows = [
+        _AlternativeRow(*pair) for pair in zip(alternatives, unbeaten(alternatives), strict=True)
+    ]
+    runs = RUNS.of(rows, note=_note(alternatives))
+    categories = RUN_CATEGORIES.of(_named_rows(alternatives, CATEGORIES))
+    modules = RUN_MODULES.of(_named_rows(alternatives, MODULES))
+    timed = RUNS.of([row for row in rows if row.run.assessment.run.is_timed])
+    untimed = RUNS.of([row for row in rows if not row.run.assessment.run.is_timed])
+    coverage = untimed if any(row["sme_share"] is not None for row in untimed.records()) else RUNS
     matrix = categories.pivot("group", "run", "mean_ns").with_total("Method::execute")
     by_module = modules.pivot("module", "run", "mean_ns")
     sections = (
         Section("front", "Latency, likeness and size", (replace(timed, name="front", is_drawn=True),),
                 says="Left is faster; see the axis for what is up; a small dot is a small program. Filled: no "
                 "other run of the same model on the same machine beats it. Numbers are those of the table.",
-                place="page"),
+                visibility="page"),
         Section("coverage", "SME, likeness and size of what was not timed",
-                (replace(shown, name="front", is_drawn=True),),
+                (replace(coverage, name="front", is_drawn=True),),
                 says="Right is more of the model's multiply-accumulates on SME. None of this is a time.",
-                place="page"),
+                visibility="page"),
         Section("run_categories", "Where each run's time goes",
-                (replace(matrix, title="Where each run's time goes"),) if _knows(categories) else (),
+                (replace(matrix, title="Where each run's time goes"),) if _has_times(categories) else (),
                 says="Means with event tracer, of the experiment in the table above."),
         Section("run_modules", "The same by module",
                 (replace(_largest(by_module), title="The same by module"),)
-                if _knows(modules) and modules.knows("module") else (), place="page"),
+                if _has_times(modules) and modules.has_values("module") else (), visibility="page"),
     )  # fmt: skip
     return RunsSideBySide(
-        title=count_of(len(found), "run"),
-        lead=_lead(found, rows),
+        title=count_of(len(alternatives), "run"),
+        lead=_lead(alternatives, rows),
         runs=runs,
         sections=tuple(
             section for section in sections if any(table.rows for table in section.tables)
@@ -179,12 +181,12 @@ def side_by_side(assessments: Sequence[Assessment]) -> RunsSideBySide | None:
 
 def tables_together(assessments: Sequence[Assessment]) -> tuple[Table, ...]:
     """Returns the tables of several runs together; none of a single one."""
-    found = side_by_side(assessments)
-    return found.tables if found else ()
+    comparison = side_by_side(assessments)
+    return comparison.tables if comparison else ()
 
 
-def _knows(table: Table) -> bool:
-    return bool(table.rows) and table.knows("mean_ns")
+def _has_times(table: Table) -> bool:
+    return bool(table.rows) and table.has_values("mean_ns")
 
 
 def _largest(matrix: Table) -> Table:
@@ -195,18 +197,22 @@ def _largest(matrix: Table) -> Table:
     return replace(matrix, rows=tuple(rows[:_MOST_MODULES]), note=note)
 
 
-def _parts(found: Sequence[Alternative], table: Table) -> Iterator[_NamedRow]:
-    for each in found:
-        if each.insight is not None:
-            subject = each.insight.experiment if table.from_each == "experiment" else each.insight
+def _named_rows(alternatives: Sequence[Alternative], table: Table) -> Iterator[_NamedRow]:
+    for alternative in alternatives:
+        if alternative.insight is not None:
+            subject = (
+                alternative.insight.experiment
+                if table.from_each == "experiment"
+                else alternative.insight
+            )
             for record in table.of_each([subject]).records():
                 if record["mean_ns"] is not None:
-                    yield _NamedRow(each.name, record)
+                    yield _NamedRow(alternative.name, record)
 
 
-def _lead(found: Sequence[Alternative], rows: Sequence[_AlternativeRow]) -> str:
+def _lead(alternatives: Sequence[Alternative], rows: Sequence[_AlternativeRow]) -> str:
     """Says which run to take, where that can be said."""
-    if len({each.peer_group for each in found}) > 1:
+    if len({alternative.peer_group for alternative in alternatives}) > 1:
         return (
             "These runs are of several models or machines, or not all were timed; each is held "
             "against those of its own kind."
@@ -216,24 +222,24 @@ def _lead(found: Sequence[Alternative], rows: Sequence[_AlternativeRow]) -> str:
         return f"{best[0].name} is at least as good as every other run in all that is known, by these figures."
     if not best:
         return "No run can be taken: the outputs of all are wrong."
-    told = [
+    clauses = [
         f"{_names(best)} are unbeaten by these figures: no other run is better in one thing and worse in none"
     ]
-    if all(each.latency for each in best):
-        fastest = min(best, key=lambda each: each.latency.median if each.latency else 0.0)
+    if all(run.latency for run in best):
+        fastest = min(best, key=lambda run: run.latency.median if run.latency else 0.0)
         latency = fastest.latency.median if fastest.latency else None
-        told.append(f"{fastest.name} has the lowest latency, {format_value('ns', latency)}")
-    return f"{'; '.join(told)}."
+        clauses.append(f"{fastest.name} has the lowest latency, {format_value('ns', latency)}")
+    return f"{'; '.join(clauses)}."
 
 
-def _names(found: Sequence[Alternative]) -> str:
-    *others, last = (each.name for each in found)
-    return f"{', '.join(others)} and {last}"
+def _names(alternatives: Sequence[Alternative]) -> str:
+    *names, last = (alternative.name for alternative in alternatives)
+    return f"{', '.join(names)} and {last}"
 
 
-def _note(found: Sequence[Alternative]) -> str:
+def _note(alternatives: Sequence[Alternative]) -> str:
     """Says what a difference between the latencies does not mean."""
-    if not any(each.latency for each in found):
+    if not any(alternative.latency for alternative in alternatives):
         return "none of these runs was timed, so none has a latency"
     return (
         "separate runs also differ by what changes from one run to the next; "

@@ -59,7 +59,7 @@ class AnswerPoint(NamedTuple):
 class Brief:
     """An answer that fits a screen, and what `--full` adds to it."""
 
-    told: tuple[AnswerLine, ...] = ()
+    headlines: tuple[AnswerLine, ...] = ()
     """The verdict and its reliability."""
     bar: tuple[BarPart, ...] = ()
     bar_title: str = ""
@@ -69,7 +69,7 @@ class Brief:
     """Each for itself; as many as fit."""
     ends: tuple[str, ...] = ()
     """Where the rest is, and what comes next."""
-    rest: tuple[Table | str, ...] = ()
+    details: tuple[Table | str, ...] = ()
     """What only `--full` prints."""
 
 
@@ -79,12 +79,14 @@ def listed(
     missing: str = "",
     ends: Iterable[str] = (),
     lines: Iterable[str] = (),
-    rest: Iterable[Table | str] = (),
+    details: Iterable[Table | str] = (),
 ) -> Brief:
     """Returns a table as an answer; `missing` is said where it has no rows."""
     is_empty = table is None or not table.rows
-    told = (AnswerLine(missing),) if is_empty and missing else ()
-    return Brief(told, table=table, lines=tuple(lines), ends=tuple(ends), rest=tuple(rest))
+    headlines = (AnswerLine(missing),) if is_empty and missing else ()
+    return Brief(
+        headlines, table=table, lines=tuple(lines), ends=tuple(ends), details=tuple(details)
+    )
 
 
 def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
@@ -92,21 +94,21 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     head, alarm = verdicts.head_of(assessment), verdicts.alarm_of(assessment.run)
     comparison, warning = assessment.primary_comparison, verdicts.platform_warning(assessment)
     style = comparisons.VERDICT_STYLES.get(head.badge, "") if not head.caution else ""
-    told = [AnswerLine(f"{head.text}. {head.plain}".rstrip(), style)]
+    headlines = [AnswerLine(f"{head.text}. {head.plain}".rstrip(), style)]
     if alarm:
-        told.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
+        headlines.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
     if head.caution:
-        told.append(AnswerLine(f"Measurement {head.caution}", "yellow"))
+        headlines.append(AnswerLine(f"Measurement {head.caution}", "yellow"))
     elif comparison is None and head.detail:
-        told.append(AnswerLine(f"{head.detail[0].upper()}{head.detail[1:]}."))
+        headlines.append(AnswerLine(f"{head.detail[0].upper()}{head.detail[1:]}."))
     if warning:
-        told.append(AnswerLine(f"Not representative. {warning}", "yellow"))
-    shown = _distinct(findings.shown_findings(assessment))
-    if not shown:
-        told.append(AnswerLine("No check found anything."))
+        headlines.append(AnswerLine(f"Not representative. {warning}", "yellow"))
+    top_findings = _distinct(findings.shown_findings(assessment))
+    if not top_findings:
+        headlines.append(AnswerLine("No check found anything."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
-        tuple(told), bar, bar_title, points=tuple(_points(shown)),
+        tuple(headlines), bar, bar_title, points=tuple(_points(top_findings)),
         lines=tuple(_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
     )  # fmt: skip
 
@@ -119,15 +121,15 @@ def further_findings(assessment: Assessment) -> int:
 
 def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Brief:
     """Returns the verdict, the candidate's bar, and the steps that changed most."""
-    told = [AnswerLine(*comparison_words(comparison))]
+    headlines = [AnswerLine(*comparison_words(comparison))]
     plain = verdicts.describe_plainly(comparison)
-    told += [AnswerLine(plain)] if plain else []
+    headlines += [AnswerLine(plain)] if plain else []
     if comparison.times is not None and not comparison.times.validity.is_valid:
-        told.append(AnswerLine(f"Measurement {comparison.times.validity.badge}", "yellow"))
+        headlines.append(AnswerLine(f"Measurement {comparison.times.validity.badge}", "yellow"))
     experiment = comparison.candidate.experiment
     bar = _classes(experiment)
     return Brief(
-        tuple(told), bar, f"Where the time of {experiment.name} goes" if bar else "",
+        tuple(headlines), bar, f"Where the time of {experiment.name} goes" if bar else "",
         points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
         ends=tuple(ends),
     )  # fmt: skip
@@ -140,14 +142,14 @@ def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:
 
 def command_in(text: str) -> str | None:
     """Returns the first command of etprof in a text, where they stand between backticks."""
-    found = _COMMAND.search(text)
-    return None if found is None else found[1]
+    match = _COMMAND.search(text)
+    return None if match is None else match[1]
 
 
-def _distinct(shown: list[Finding]) -> list[Finding]:
+def _distinct(ranked_findings: list[Finding]) -> list[Finding]:
     """Returns the worst findings that each ask for something else."""
     by_action: dict[str, Finding] = {}
-    for finding in shown:
+    for finding in ranked_findings:
         by_action.setdefault(_action_of(finding), finding)
     return list(by_action.values())[:_MOST_POINTS]
 
@@ -158,8 +160,8 @@ def _action_of(finding: Finding) -> str:
     return finding.action if command is None else command
 
 
-def _points(shown: list[Finding]) -> Iterator[AnswerPoint]:
-    for finding in shown:
+def _points(top_findings: list[Finding]) -> Iterator[AnswerPoint]:
+    for finding in top_findings:
         gain = findings.brief_gain(finding)
         text = f"{finding.rule} {finding.title}" + (f": {gain}" if gain else "")
         yield AnswerPoint(text, _action_of(finding), findings.SEVERITY_STYLES[finding.severity])
@@ -184,11 +186,11 @@ def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
     if not assessment.is_split:
         return "", ()
     primary = assessment.primary
-    parts = _classes(primary.experiment)
-    if parts:
-        return f"Where the time of {primary.experiment.name} goes", parts
-    parts = _routes(primary)
-    return (f"Convolutions and products on {primary.sme_unit}" if parts else ""), parts
+    segments = _classes(primary.experiment)
+    if segments:
+        return f"Where the time of {primary.experiment.name} goes", segments
+    segments = _routes(primary)
+    return (f"Convolutions and products on {primary.sme_unit}" if segments else ""), segments
 
 
 def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
@@ -199,20 +201,20 @@ def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
         for row in rows
         if isinstance(row["share"], float | int)
     ]
-    shares.sort(key=lambda part: -part.share)
-    rest = shares[_MOST_PARTS - 1 :]
-    if len(rest) < 2:
+    shares.sort(key=lambda segment: -segment.share)
+    remainder = shares[_MOST_PARTS - 1 :]
+    if len(remainder) < 2:
         return tuple(shares)
-    label = count_of(len(rest), "other class", "other classes")
-    return (*shares[: _MOST_PARTS - 1], BarPart(label, sum(part.share for part in rest)))
+    label = count_of(len(remainder), "other class", "other classes")
+    return (*shares[: _MOST_PARTS - 1], BarPart(label, sum(segment.share for segment in remainder)))
 
 
 def _routes(insight: ExperimentInsight) -> tuple[BarPart, ...]:
     """Returns how many convolutions and products took which way, as shares of all."""
-    found = verdicts.route_counts(insight)
+    counts = verdicts.route_counts(insight)
     said = {"excluded": f"not on {insight.sme_unit}"}
     return tuple(
-        BarPart(f"{found[key]} {said.get(key, key)}", found[key] / found.total())
+        BarPart(f"{counts[key]} {said.get(key, key)}", counts[key] / counts.total())
         for key in _ROUTES
-        if found[key]
+        if counts[key]
     )

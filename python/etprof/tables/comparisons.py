@@ -48,27 +48,27 @@ class ChangedOperator(NamedTuple):
     """One row: an operator on both sides, with all that is known of the side that is there."""
 
     comparison: Comparison
-    entry: OperatorChange
+    operator: OperatorChange
     number: int
     detail: OperatorDetail | None
 
     @property
     def change(self) -> Change | None:
         """Its times, where both sides have any."""
-        return self.entry.change
+        return self.operator.change
 
 
-class _Entry(NamedTuple):
+class _ListRow(NamedTuple):
     """One row of a comparison's list."""
 
     comparison: Comparison
-    entry: LedgerEntry | Bottleneck | ValidityCheck
+    row: LedgerEntry | Bottleneck | ValidityCheck
 
 
-def _entries(
-    read: Callable[[ComparedTimes], Iterable[Any]],
-) -> Callable[[Comparison], Iterable[_Entry]]:
-    return lambda c: (_Entry(c, entry) for entry in (read(c.times) if c.times else ()))
+def _list_rows(
+    getter: Callable[[ComparedTimes], Iterable[Any]],
+) -> Callable[[Comparison], Iterable[_ListRow]]:
+    return lambda c: (_ListRow(c, row) for row in (getter(c.times) if c.times else ()))
 
 
 def _groups(name: str) -> Callable[[Comparison], Iterable[_ChangeContext]]:
@@ -89,24 +89,24 @@ def _of_panel(name: str) -> Callable[[Any], Value]:
     return lambda comparison: getattr(comparison.times and comparison.times.amdahl, name, None)
 
 
-def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
+def _effect(getter: Callable[[Any], Value]) -> Callable[[Any], Value]:
     """Reads the effect on the latency, where there is one."""
-    return lambda comparison: read(comparison.latency) if comparison.latency else None
+    return lambda comparison: getter(comparison.latency) if comparison.latency else None
 
 
 def _median_of(side: str) -> Callable[[Comparison], float | None]:
     """Reads a side's latency without tracer, as the speed-up has it."""
 
     def read(comparison: Comparison) -> float | None:
-        found: float | None = getattr(comparison.steady, side) if comparison.steady else None
-        return found
+        median_ns: float | None = getattr(comparison.steady, side) if comparison.steady else None
+        return median_ns
 
     return read
 
 
 def _label(side: str) -> Callable[[ChangedOperator], str | None]:
     def read(subject: ChangedOperator) -> str | None:
-        aligned = subject.entry.aligned
+        aligned = subject.operator.aligned
         return label_of(aligned.before if side == "baseline" else aligned.after)
 
     return read
@@ -114,21 +114,21 @@ def _label(side: str) -> Callable[[ChangedOperator], str | None]:
 
 def _time(side: str) -> Callable[[ChangedOperator], Value]:
     """Nothing where the operator is not on that side: that is no time of zero."""
-    read = _of_change(f"{side}_ns")
-    return lambda s: read(s) if getattr(s.entry.aligned, side) else None
+    getter = _of_change(f"{side}_ns")
+    return lambda s: getter(s) if getattr(s.operator.aligned, side) else None
 
 
 def _launches(side: str) -> Callable[[ChangedOperator], str | None]:
-    return lambda s: launches_text(getattr(s.entry.aligned, f"{side}_times"))
+    return lambda s: launches_text(getattr(s.operator.aligned, f"{side}_times"))
 
 
 def _changed_label(subject: ChangedOperator) -> str | None:
     """What the operator was before, or where alone it is."""
-    pair, comparison = subject.entry.aligned, subject.comparison
+    pair, comparison = subject.operator.aligned, subject.comparison
     if pair.baseline and pair.candidate:
         before, after = label_of(pair.before), label_of(pair.after)
-        told = f"before: {before}" if before != after else None
-        return told if len(pair.after) == 1 else f"{told}; now: {after}"
+        label = f"before: {before}" if before != after else None
+        return label if len(pair.after) == 1 else f"{label}; now: {after}"
     return f"only in {comparison.side_names[pair.baseline is None]}"
 
 
@@ -136,15 +136,15 @@ def changed_operators(
     comparison: Comparison, details: Mapping[int, OperatorDetail] | None = None
 ) -> list[ChangedOperator]:
     """Returns every aligned operator, with its details by the id of its row."""
-    known = details or {}
+    details = details or {}
     return [
-        ChangedOperator(comparison, entry, number, known.get(id(entry.aligned.row)))
-        for number, entry in enumerate(comparison.operators, start=1)
+        ChangedOperator(comparison, operator, number, details.get(id(operator.aligned.row)))
+        for number, operator in enumerate(comparison.operators, start=1)
     ]
 
 
 _COMPARISON: Final = Column(
-    "comparison", "string", of=lambda s: s.comparison.name, place="several",
+    "comparison", "string", of=lambda s: s.comparison.name, visibility="several",
     says="`baseline → candidate`",
 )  # fmt: skip
 _CHANGE: Final = (
@@ -157,7 +157,7 @@ _CHANGE: Final = (
     *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speed-up",
               says="baseline ÷ candidate, of the means beside it",
               interval="its 95 % interval between operator launches in turns"),
-    Column("adjusted_p", "float64", "p", title="p", is_timed=True, place="page",
+    Column("adjusted_p", "float64", "p", title="p", is_timed=True, visibility="page",
            of=_of_change("adjusted_p"),
            says="of no change, by Benjamini and Hochberg over the table: of the rows below .05 at "
            "most 5 % are false"),
@@ -190,9 +190,9 @@ COMPARISONS: Final = Table(
         Column("rests_on", "string", title="rests on", of=_effect(lambda e: e.rests_on or None),
                says="of separate runs: how many, and what is known of how much runs differ"),
         Column("accelerated_share", "float64", "share", title="accelerated", is_timed=True,
-               place="page", of=_of_panel("accelerated_share"),
+               visibility="page", of=_of_panel("accelerated_share"),
                says="share of the baseline's time that changed to SME"),
-        Column("ceiling", "float64", "ratio", is_timed=True, place="page",
+        Column("ceiling", "float64", "ratio", is_timed=True, visibility="page",
                of=_of_panel("ceiling"),
                says="Amdahl's: what if the accelerated operators took no time"),
     ),
@@ -208,13 +208,13 @@ OPERATOR_CHANGES: Final = Table(
                says="the operator's name in the baseline; missing where it is not there"),
         Column("candidate_label", "string", title="candidate", of=_label("candidate"),
                says="the same of the candidate"),
-        Column("match", "string", of=lambda s: s.entry.aligned.match,
+        Column("match", "string", of=lambda s: s.operator.aligned.match,
                says="same, other type; merged, split, regrouped where several are one or more on "
                "the other side; baseline only, candidate only"),
-        Column("category", "string", of=lambda s: s.entry.aligned.row.operator_class.category,
-               place="data", says="of the candidate"),
-        Column("class", "string", of=lambda s: s.entry.aligned.row.operator_class.finer,
-               place="data", says="of the candidate"),
+        Column("category", "string", of=lambda s: s.operator.aligned.row.operator_class.category,
+               visibility="data", says="of the candidate"),
+        Column("class", "string", of=lambda s: s.operator.aligned.row.operator_class.finer,
+               visibility="data", says="of the candidate"),
         *_CHANGE,
         *_SHARES,
     ),
@@ -226,7 +226,7 @@ OPERATOR_CHANGES: Final = Table(
 )  # fmt: skip
 _LAUNCHES: Final = tuple(
     Column(
-        f"{side}_launches", "string", is_timed=True, place="page",
+        f"{side}_launches", "string", is_timed=True, visibility="page",
         of=_launches(side),
         says="mean per inference in each operator launch of that side",
     )
@@ -243,7 +243,7 @@ COMPARED_OPERATORS: Final = Table(
         Column("share", "float64", "share", is_timed=True, adds_up=True,
                has_bar=True, of=_of_change("candidate_share")),
         *_LAUNCHES,
-        Column("was", "string", title="changed", of=_changed_label, place="page"),
+        Column("was", "string", title="changed", of=_changed_label, visibility="page"),
         *(column for name, column in _DESCRIBED.items() if name != "label"),
         *DETAIL_COLUMNS,
     ),
@@ -291,7 +291,7 @@ WATERFALL: Final = Table(
     (
         replace(_COMPARISON, of=None),
         Column("label", "string", title="step", says="the operator or overhead"),
-        Column("kind", "string", place="data", says="operator, overhead or unattributed"),
+        Column("kind", "string", visibility="data", says="operator, overhead or unattributed"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
                says="mean per inference"),
         Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
@@ -308,20 +308,20 @@ LEDGER: Final = Table(
     "costs",
     (
         _COMPARISON,
-        Column("quantity", "string", title="cost", of=lambda s: s.entry.label,
+        Column("quantity", "string", title="cost", of=lambda s: s.row.label,
                says="such as `Load program` or `Peak memory`"),
-        Column("unit", "string", of=lambda s: s.entry.unit, place="data", says="ns, bytes or 1/s"),
-        Column("baseline", "float64", "@unit", is_timed=True, of=lambda s: s.entry.baseline,
+        Column("unit", "string", of=lambda s: s.row.unit, visibility="data", says="ns, bytes or 1/s"),
+        Column("baseline", "float64", "@unit", is_timed=True, of=lambda s: s.row.baseline,
                says="median over blocks"),
-        Column("candidate", "float64", "@unit", is_timed=True, of=lambda s: s.entry.candidate,
+        Column("candidate", "float64", "@unit", is_timed=True, of=lambda s: s.row.candidate,
                says="median over blocks"),
-        *speed_up(lambda s: s.entry.effect, says="of times and rates"),
+        *speed_up(lambda s: s.row.effect, says="of times and rates"),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
-               of=lambda s: s.entry.effect.verdict if s.entry.effect else None,
+               of=lambda s: s.row.effect.verdict if s.row.effect else None,
                says="as of the comparison"),
     ),
     from_each="comparison",
-    rows_of=_entries(lambda times: filter(_is_known, times.ledger)),
+    rows_of=_list_rows(lambda times: filter(_has_figures, times.ledger)),
     title="From start to steady state",
     says="one row per comparison and cost",
 )  # fmt: skip
@@ -329,18 +329,18 @@ BOTTLENECKS: Final = Table(
     "bottlenecks",
     (
         _COMPARISON,
-        Column("class", "string", title="next bottleneck", of=lambda s: s.entry.operator_class.finer,
+        Column("class", "string", title="next bottleneck", of=lambda s: s.row.operator_class.finer,
                says="finer class of the candidate"),
         Column("mean_ns", "float64", "ns", title="time", is_timed=True,
-               of=lambda s: s.entry.mean_ns, says="mean per inference"),
-        Column("share", "float64", "share", is_timed=True, has_bar=True, of=lambda s: s.entry.share,
+               of=lambda s: s.row.mean_ns, says="mean per inference"),
+        Column("share", "float64", "share", is_timed=True, has_bar=True, of=lambda s: s.row.share,
                says="of the candidate's `Method::execute`"),
         Column("speed_up_if_removed", "float64", "ratio", title="speed-up without it",
-               is_timed=True, of=lambda s: s.entry.speed_up_if_removed,
+               is_timed=True, of=lambda s: s.row.speed_up_if_removed,
                says="of the whole, if it took no time"),
     ),
     from_each="comparison",
-    rows_of=_entries(lambda times: times.amdahl.bottlenecks if times.amdahl else ()),
+    rows_of=_list_rows(lambda times: times.amdahl.bottlenecks if times.amdahl else ()),
     title="How far it can go",
     says="one row per comparison and class, the largest first",
 )  # fmt: skip
@@ -348,13 +348,13 @@ VALIDITY: Final = Table(
     "conditions",
     (
         _COMPARISON,
-        Column("condition", "string", of=lambda s: s.entry.name, says="what a verdict rests on"),
-        Column("state", "string", of=lambda s: s.entry.state, says="passed, failed or unknown",
+        Column("condition", "string", of=lambda s: s.row.name, says="what a verdict rests on"),
+        Column("state", "string", of=lambda s: s.row.state, says="passed, failed or unknown",
                styles={"passed": "green", "failed": "bold red"}),
-        Column("detail", "string", of=lambda s: s.entry.detail, says="what was seen"),
+        Column("detail", "string", of=lambda s: s.row.detail, says="what was seen"),
     ),
     from_each="comparison",
-    rows_of=_entries(lambda times: times.validity.checks),
+    rows_of=_list_rows(lambda times: times.validity.checks),
     title="May this be believed?",
     says="one row per comparison and condition",
 )  # fmt: skip
@@ -369,11 +369,11 @@ OUTPUTS: Final = Table(
                says="largest absolute difference"),
         Column("max_rel", "float64", title="max rel", of=lambda s: s.parity.max_rel,
                says="largest relative difference"),
-        Column("mse", "float64", title="MSE", place="data", of=lambda s: s.parity.mse,
+        Column("mse", "float64", title="MSE", visibility="data", of=lambda s: s.parity.mse,
                says="mean squared difference; missing where only one of both is finite"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.parity.snr_db,
                says="signal to noise; missing without any error"),
-        Column("cosine", "float64", place="data", of=lambda s: s.parity.cosine,
+        Column("cosine", "float64", visibility="data", of=lambda s: s.parity.cosine,
                says="of the angle between both; missing where one is zero"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.parity.top1,
                says="rows whose largest entry is at the same place"),
@@ -398,14 +398,16 @@ ACCURACY: Final = Table(
                "enough beside float32? text: does a language model predict a text about as well?"),
         Column("answer", "string", of=lambda s: s.answer, says="passed, failed or unknown",
                styles={"passed": "green", "failed": "bold red", "unknown": "yellow"}),
-        Column("output", "Int64", "count", of=lambda s: s.output, place="page", says="the one that decides"),
+        Column("output", "Int64", "count", of=lambda s: s.output, visibility="page",
+               says="the one that decides"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.snr_db,
                says="signal to noise; missing without any error"),
         Column("least_snr_db", "float64", "dB", title="at least", of=lambda s: s.least_snr_db,
                says="what is asked for"),
-        Column("cosine", "float64", of=lambda s: s.cosine, place="page", says="of the angle between both"),
+        Column("cosine", "float64", of=lambda s: s.cosine, visibility="page",
+               says="of the angle between both"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.top1,
-               place="page", says="rows whose largest entry is at the same place"),
+               visibility="page", says="rows whose largest entry is at the same place"),
         Column("reason", "string", of=lambda s: s.reason, says="why it failed or is not known"),
     ),
     from_each="verdict",
@@ -432,14 +434,14 @@ def sides_named(table: Table, comparison: Comparison) -> Table:
     )
 
 
-def waterfall_between_totals(comparison: Comparison, found: Waterfall, count: int) -> Table:
+def waterfall_between_totals(comparison: Comparison, waterfall: Waterfall, count: int) -> Table:
     """Returns the largest steps, between the totals that they lead from and to."""
     first, last = comparison.side_names
-    whole = WaterfallStep("", "total", found.baseline_ns, found.candidate_ns)
+    total = WaterfallStep("", "total", waterfall.baseline_ns, waterfall.candidate_ns)
     steps = [
-        {**_step(comparison, whole), "label": first, "candidate_ns": None, "delta_ns": None},
-        *(_step(comparison, step) for step in found.largest(count)),
-        {**_step(comparison, whole), "label": last, "baseline_ns": None},
+        {**_step(comparison, total), "label": first, "candidate_ns": None, "delta_ns": None},
+        *(_step(comparison, step) for step in waterfall.largest(count)),
+        {**_step(comparison, total), "label": last, "baseline_ns": None},
     ]
     return sides_named(WATERFALL.of(steps), comparison)
 
@@ -454,5 +456,5 @@ def _step(comparison: Comparison, step: WaterfallStep) -> dict[str, Value]:
     return {"comparison": comparison.name, **{name: getattr(step, name) for name in names}}
 
 
-def _is_known(entry: LedgerEntry) -> bool:
-    return entry.baseline is not None or entry.candidate is not None
+def _has_figures(row: LedgerEntry) -> bool:
+    return row.baseline is not None or row.candidate is not None

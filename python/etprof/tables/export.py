@@ -44,8 +44,8 @@ UNDELEGATED: Final = Table(
 REWRITES: Final = Table(
     "rewrites",
     (
-        Column("rewrite", "string", of=lambda each: str(each.name), says="Its name"),
-        Column("operators", "Int64", unit="count", of=lambda each: each.operators,
+        Column("rewrite", "string", of=lambda rewrite: str(rewrite.name), says="Its name"),
+        Column("operators", "Int64", unit="count", of=lambda rewrite: rewrite.operators,
                says="Operators of the traced graphs that it replaced; missing for the lowering's"),
     ),
     title="rewrites",
@@ -54,11 +54,12 @@ REWRITES: Final = Table(
 SCOPES: Final = Table(
     "scopes",
     (
-        Column("scope", "string", of=lambda each: str(each.scope), says="Which part of the model, and its precision"),
-        Column("operators", "Int64", unit="count", of=lambda each: each.operators,
+        Column("scope", "string", of=lambda scope: str(scope.scope),
+               says="Which part of the model, and its precision"),
+        Column("operators", "Int64", unit="count", of=lambda scope: scope.operators,
                says="Operators of the traced graphs that it decided on"),
         Column("quantized", "Int64", unit="count", title="on integers",
-               of=lambda each: each.quantized,
+               of=lambda scope: scope.quantized,
                says="How many of them compute on integers; missing where nothing in the program does"),
     ),
     title="parts in another precision",
@@ -93,7 +94,7 @@ def kinds_table(report: DelegationReport) -> Table:
     """Returns how many operators of each kind are inside and outside, over all methods."""
     every = list(report.methods.values())
     inside = Counter(o.operator for m in every for o in m.operators if o.delegate is not None)
-    outside = Counter(each.operator for method in every for each in _outside(method))
+    outside = Counter(operator.operator for method in every for operator in _outside(method))
     counted = (inside + outside).most_common()
     rows = [(kind, inside[kind], outside[kind]) for kind, _ in counted]
     rows.append(("Total", inside.total(), outside.total()))
@@ -111,7 +112,7 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
     )
     figures = [_figures(method, manifest.methods[name]) for name, method in report.methods.items()]
     titles = [title for title in figures[0] if any(figure[title] is not None for figure in figures)]
-    rows = tuple((title, *(each[title] for each in figures)) for title in titles)
+    rows = tuple((title, *(figure[title] for figure in figures)) for title in titles)
     return Table("export", columns, rows, note="" if report.size is None else _size(report.size))
 
 
@@ -119,17 +120,19 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
     """Says of the method that runs what is delegated, and how far its outputs are from eager's."""
     name = manifest.method if manifest.method in report.methods else next(iter(report.methods))
     figures = _figures(report.methods[name], manifest.methods[name])
-    told = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
+    clauses = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
     if summary := report.methods[name].summary:
-        told.append(
+        clauses.append(
             f"{count_of(summary.delegated_operators, 'operator')} in "
             f"{count_of(summary.delegate_calls, 'delegate call')}, "
             f"{format_count(summary.undelegated_operators)} outside"
         )
     if manifest.methods[name].check is not None:
-        told.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
-    others = len(report.methods) - 1
-    return "; ".join(told) + (f" ({name}; {count_of(others, 'other method')})" if others else "")
+        clauses.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
+    other_methods = len(report.methods) - 1
+    return "; ".join(clauses) + (
+        f" ({name}; {count_of(other_methods, 'other method')})" if other_methods else ""
+    )
 
 
 def share_of_work(report: DelegationReport) -> tuple[BarPart, ...]:
@@ -139,12 +142,12 @@ def share_of_work(report: DelegationReport) -> tuple[BarPart, ...]:
     delegated = None if summary is None else summary.delegated_macs_share
     if sme2 is None or delegated is None:
         return ()
-    parts = (
+    segments = (
         BarPart("SME2 kernel (predicted)", sme2),
         BarPart("delegate without it", max(delegated - sme2, 0.0)),
         BarPart("outside", 1 - max(delegated, sme2)),
     )
-    return tuple(part for part in parts if part.share > 0)
+    return tuple(segment for segment in segments if segment.share > 0)
 
 
 def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
@@ -184,8 +187,11 @@ def _plan(memory: MemoryPlan | None) -> str:
     planned = " + ".join(map(format_size, sizes)) or MISSING
     if memory is None or not sizes or memory.unshared_bytes is None:
         return planned
-    least, most = format_size(memory.peak_live_bytes), format_size(memory.unshared_bytes)
-    return f"{planned} (alive at once {least}, not shared {most})"
+    peak_size, unshared_size = (
+        format_size(memory.peak_live_bytes),
+        format_size(memory.unshared_bytes),
+    )
+    return f"{planned} (alive at once {peak_size}, not shared {unshared_size})"
 
 
 def _delegated_bytes(method: MethodReport) -> str | None:
@@ -193,11 +199,13 @@ def _delegated_bytes(method: MethodReport) -> str | None:
     graphs = [
         delegate.blob_bytes for delegate in method.delegates if delegate.blob_bytes is not None
     ]
-    weights = [each.weight_bytes for each in method.delegates if each.weight_bytes is not None]
+    weights = [
+        delegate.weight_bytes for delegate in method.delegates if delegate.weight_bytes is not None
+    ]
     if not graphs:
         return None
-    read = format_size(sum(weights)) if len(weights) == len(method.delegates) else MISSING
-    return f"{format_size(sum(graphs))} + {read}"
+    weights_size = format_size(sum(weights)) if len(weights) == len(method.delegates) else MISSING
+    return f"{format_size(sum(graphs))} + {weights_size}"
 
 
 def _distance(check: ExportCheck | None) -> str:
@@ -210,42 +218,46 @@ def _distance(check: ExportCheck | None) -> str:
     return f"{format_value('dB', min(ratios))}{note}"
 
 
-def _bundle(found: BundleCheck) -> str:
+def _bundle(check: BundleCheck) -> str:
     """Returns what ExecuTorch's own runtime said of the bundled program."""
-    if found.passed:
-        return f"verified by ExecuTorch to ±{format_value('p', found.absolute_tolerance)}"
-    verdict = "not verified" if found.passed is None else "differs"
-    return f"{verdict}: {found.problem}"
+    if check.passed:
+        return f"verified by ExecuTorch to ±{format_value('p', check.absolute_tolerance)}"
+    verdict = "not verified" if check.passed is None else "differs"
+    return f"{verdict}: {check.problem}"
 
 
 def _size(size: ProgramSize) -> str:
-    parts = {
+    section_bytes = {
         "program": size.program_bytes,
         "delegate": size.delegate_bytes,
         "constant": size.constant_bytes,
         "padding": size.padding_bytes,
         "external": size.external_bytes,
     }
-    split = ", ".join(f"{part} {format_size(found)}" for part, found in parts.items() if found)
+    split = ", ".join(
+        f"{section} {format_size(byte_count)}"
+        for section, byte_count in section_bytes.items()
+        if byte_count
+    )
     weights = size.external_weight_bytes
-    beside = "" if weights is None else f" ({format_size(weights)} of it weights)"
-    return f"{format_size(size.total_bytes)}: {split}{beside}"
+    weights_note = "" if weights is None else f" ({format_size(weights)} of it weights)"
+    return f"{format_size(size.total_bytes)}: {split}{weights_note}"
 
 
 def undelegated_tables(report: DelegationReport, *, explain: bool) -> Iterator[Table]:
     """Yields what is outside the delegates of each method: by reason, or node by node."""
     for name, method in report.methods.items():
         outside = _outside(method)
-        counts = Counter((each.operator, each.reason or "") for each in outside)
+        counts = Counter((node.operator, node.reason or "") for node in outside)
         rows = (
             [
                 {
-                    "operator": each.operator,
-                    "module": each.origin.module_path or each.origin.module_type,
-                    "source": _source(each.origin.source),
-                    "reason": each.reason,
+                    "operator": node.operator,
+                    "module": node.origin.module_path or node.origin.module_type,
+                    "source": _source(node.origin.source),
+                    "reason": node.reason,
                 }
-                for each in outside
+                for node in outside
             ]
             if explain
             else [
@@ -273,18 +285,18 @@ def _source(source: SourceLine | None) -> str:
     return f"{source}  {source.code}"
 
 
-def tell_quality(quality: TextQuality | None) -> Iterator[AnswerLine]:
+def quality_lines(quality: TextQuality | None) -> Iterator[AnswerLine]:
     """Yields a sentence on an export's program; none where it read no text."""
     if quality is None:
         return
     ratio, same = quality.perplexity_ratio, quality.same_tokens
-    told = f"perplexity {format_number(quality.perplexity)}"
+    figures = f"perplexity {format_number(quality.perplexity)}"
     if ratio is not None:
-        told += f", {format_number(ratio)} times float32's"
+        figures += f", {format_number(ratio)} times float32's"
     if same is not None:
-        told += f"; {same} of {count_of(quality.new_tokens, 'new token')} as float32's"
+        figures += f"; {same} of {count_of(quality.new_tokens, 'new token')} as float32's"
     why = f" ({quality.verdict.reason})" if quality.verdict.answer == "unknown" else ""
     yield AnswerLine(
-        f"Text, {count_of(quality.tokens, 'token')}: {told}; {quality.verdict.answer}{why}",
+        f"Text, {count_of(quality.tokens, 'token')}: {figures}; {quality.verdict.answer}{why}",
         ANSWER_STYLES[quality.verdict.answer] if quality.verdict.answer != "passed" else "",
     )

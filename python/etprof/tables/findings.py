@@ -46,17 +46,17 @@ FINDINGS: Final = Table(
     ),
     title="Findings",
     from_each="findings",
-    rows_of=lambda found: found.findings,
+    rows_of=lambda s: s.findings,
     says="one row per finding, worst first in each experiment",
 )  # fmt: skip
 WHY_NOT: Final = Table(
     "why_not_sme2",
     (
-        Column("experiment", "string", of=lambda s: s[0], place="several",
+        Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
-        Column("code", "string", of=lambda s: s[1].code, place="data", says="short name"),
+        Column("code", "string", of=lambda s: s[1].code, visibility="data", says="short name"),
         Column("reason", "string", of=lambda s: s[1].reason, says="why no SME2 kernel ran"),
-        Column("known_from", "string", of=lambda s: s[1].source, place="page",
+        Column("known_from", "string", of=lambda s: s[1].source, visibility="page",
                says="file or fact that says so"),
         Column("operators", "Int64", "count", of=lambda s: len(s[1].operators), says="how many"),
         Column("mean_ns", "float64", "ns", title="time", is_timed=True, of=lambda s: s[1].mean_ns,
@@ -69,13 +69,13 @@ WHY_NOT: Final = Table(
     ),
     title="Why not SME2?",
     from_each="findings",
-    rows_of=lambda found: ((found.experiment, group) for group in found.why_not_sme2),
+    rows_of=lambda s: ((s.experiment, group) for group in s.why_not_sme2),
     says="one row per experiment and reason",
 )  # fmt: skip
 REFERENCE: Final = Table(
     "reference",
     (
-        Column("experiment", "string", of=lambda s: s[0], place="several",
+        Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
         Column("question", "string", of=lambda s: s[1].question, says="one of the guide's"),
         Column("share", "float64", "share", title="here", is_timed=True, of=lambda s: s[1].share,
@@ -86,20 +86,23 @@ REFERENCE: Final = Table(
     ),
     title="Beside the reference model",
     from_each="findings",
-    rows_of=lambda found: ((found.experiment, reference_answer) for reference_answer in found.reference_answers),
+    rows_of=lambda s: ((s.experiment, answer) for answer in s.reference_answers),
     says="one row per experiment and question of the findings guide",
 )  # fmt: skip
 
 
 def gain_text(finding: Finding) -> str:
     """Says what an inference could gain, in brackets; nothing where that is not known."""
-    told = brief_gain(finding)
-    if not told or not finding.shares_with:
-        return f"({told})" if told else ""
-    others, most = ", ".join(finding.shares_with), format_value("ns", finding.together_ns)
+    gain = brief_gain(finding)
+    if not gain or not finding.shares_with:
+        return f"({gain})" if gain else ""
+    other_rules, combined_gain = (
+        ", ".join(finding.shares_with),
+        format_value("ns", finding.together_ns),
+    )
     if finding.gain_ns == 0:
-        return f"({told}: at most {most} together)"
-    return f"({told}; together with {others} at most {most})"
+        return f"({gain}: at most {combined_gain} together)"
+    return f"({gain}; together with {other_rules} at most {combined_gain})"
 
 
 def brief_gain(finding: Finding) -> str:
@@ -120,10 +123,12 @@ def best_suggestion(assessment: Assessment) -> str | None:
     Else it is the finding that would gain most, or without times the first that asks for anything.
     """
     program = assessment.primary.experiment.program if assessment.is_split else None
-    if program is not None and (told := _search_for(program)) is not None:
-        return told
-    asking = [each for each in shown_findings(assessment) if each.severity in {"high", "medium"}]
-    best = max(asking, key=lambda each: each.gain_ns or 0.0, default=None)
+    if program is not None and (suggestion := _search_for(program)) is not None:
+        return suggestion
+    asking = [
+        finding for finding in shown_findings(assessment) if finding.severity in {"high", "medium"}
+    ]
+    best = max(asking, key=lambda finding: finding.gain_ns or 0.0, default=None)
     return None if best is None else f"{best.title}: {best.action}"
 
 
@@ -137,7 +142,7 @@ def _search_for(program: LoadedProgram) -> str | None:
     ]
     nodes = [node for delegate in report.delegates for node in delegate.nodes]
     work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
-    share = work / sum(each.macs or 0 for each in report.operators) if work else 0.0
+    share = work / sum(operator.macs or 0 for operator in report.operators) if work else 0.0
     lacks = [
         f"{count_of(len(outside), 'operator')} outside the delegate" if outside else "",
         f"{format_share(share)} of the work without an SME2 kernel"
@@ -146,9 +151,9 @@ def _search_for(program: LoadedProgram) -> str | None:
     ]
     if not any(lacks):
         return None
-    told = " and ".join(filter(None, lacks))
+    reason = " and ".join(filter(None, lacks))
     command = command_line("optimize", as_operand(exported.asked_as), "--dtype", exported.precision)
-    return f"{told}: `{command}` tries what changes that"
+    return f"{reason}: `{command}` tries what changes that"
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:
@@ -156,22 +161,27 @@ def shown_findings(assessment: Assessment) -> list[Finding]:
 
     What only another program has, such as the one before a change, is in `FINDINGS`: no advice.
     """
-    found = list(assessment.primary_findings.findings)
-    known = {finding.rule for finding in found}
-    for entry in assessment.findings if assessment.is_split else ():
-        if _program_of(assessment, entry) != assessment.primary.experiment.program.name:
+    findings = list(assessment.primary_findings.findings)
+    rules = {finding.rule for finding in findings}
+    for experiment_findings in assessment.findings if assessment.is_split else ():
+        if (
+            _program_of(assessment, experiment_findings)
+            != assessment.primary.experiment.program.name
+        ):
             continue
-        found += [each for each in entry.findings if each.rule not in known]
-        known |= {each.rule for each in entry.findings}
-    return found
+        findings += [
+            finding for finding in experiment_findings.findings if finding.rule not in rules
+        ]
+        rules |= {finding.rule for finding in experiment_findings.findings}
+    return findings
 
 
-def _program_of(assessment: Assessment, entry: ExperimentFindings) -> str:
-    return assessment.insight.of(entry.experiment).experiment.program.name
+def _program_of(assessment: Assessment, experiment_findings: ExperimentFindings) -> str:
+    return assessment.insight.of(experiment_findings.experiment).experiment.program.name
 
 
 def _names(labels: list[str]) -> str:
-    rest = len(labels) - _SHOWN_NAMES
+    omitted_count = len(labels) - _SHOWN_NAMES
     return ", ".join(labels[:_SHOWN_NAMES]) + (
-        f" and {count_of(rest, 'other')}" if rest > 0 else ""
+        f" and {count_of(omitted_count, 'other')}" if omitted_count > 0 else ""
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from etprof.analysis.split.work import ProductWork
     from etprof.run.kernel_trace import InstructionCounts
-    from etprof.tables.table import Place
+    from etprof.tables.table import Visibility
 
 _SHOWN_FUNCTIONS: Final = 3
 
@@ -74,7 +74,7 @@ def _computing(operator: OperatorEvidence | None) -> str | None:
     """The microkernels that compute, by line; None for an operator that is not there."""
     if operator is None:
         return None
-    names = [each.name.removeprefix("kai_run_") for each in operator.compute_kernels]
+    names = [kernel.name.removeprefix("kai_run_") for kernel in operator.compute_kernels]
     return "\n".join(names) or "no KleidiAI microkernel"
 
 
@@ -96,21 +96,21 @@ def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_ModeRow]:
 
 
 def _is_interesting(row: OperatorModes) -> bool:
-    found = row.best()
-    return found.could_use_sme2 or bool(found.kernels)
+    operator = row.best()
+    return operator.could_use_sme2 or bool(operator.kernels)
 
 
 def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_MicrokernelRow]:
-    for mode, found in counted.items():
-        for number, operator in enumerate(found.operators, start=1):
+    for mode, evidence in counted.items():
+        for number, operator in enumerate(evidence.operators, start=1):
             for kernel in operator.kernels:
-                yield _MicrokernelRow(mode, number, operator.name, kernel, found.svl_bits)
-        for kernel in found.load:
-            yield _MicrokernelRow(mode, None, None, kernel, found.svl_bits, is_load=True)
+                yield _MicrokernelRow(mode, number, operator.name, kernel, evidence.svl_bits)
+        for kernel in evidence.load:
+            yield _MicrokernelRow(mode, None, None, kernel, evidence.svl_bits, is_load=True)
 
 
 def work_columns(
-    of: Callable[[Any], ProductWork | None], *, place: Place = "data"
+    of: Callable[[Any], ProductWork | None], *, visibility: Visibility = "data"
 ) -> tuple[Column, ...]:
     """What products on SME do in one inference, from the sizes that their calls were given."""
 
@@ -121,7 +121,7 @@ def work_columns(
             work = of(subject)
             return None if work is None else int(getattr(work, member))
 
-        return Column(name, "Int64", unit, of=read, title=title, place=place, says=says)
+        return Column(name, "Int64", unit, of=read, title=title, visibility=visibility, says=says)
 
     return (
         column("sme_macs", "count", "multiply-accumulates that outputs of products on SME need, as "
@@ -208,8 +208,8 @@ MODES: Final = Table(
         Column("tile_use", "float64", "share",
                of=lambda s: tile_share(tile_uses({s[0]: s[1]})),
                says="useful elements of outputs, of the elements of the tiles that SME computed"),
-        *work_columns(lambda s: add_work(tile_uses({s[0]: s[1]})), place="page"),
-        Column("load_bytes", "Int64", "bytes", title="packed at load", place="page",
+        *work_columns(lambda s: add_work(tile_uses({s[0]: s[1]})), visibility="page"),
+        Column("load_bytes", "Int64", "bytes", title="packed at load", visibility="page",
                of=lambda s: load_bytes(s[1]), says="what packing writes while the program is "
                "loaded; missing where a microkernel's name and sizes do not say it"),
         Column("outside", "Int64", "count", title="outside operators",
@@ -262,7 +262,7 @@ WORK: Final = Table(
         Column("mode", "string", of=lambda u: u.mode, says="SME mode, with the vector length where "
                "there are several"),
         Column("svl_bits", "Int64", "bits", of=lambda u: u.svl_bits, says="streaming vector length"),
-        Column("microkernel", "string", place="page", of=lambda u: u.kernel.name,
+        Column("microkernel", "string", visibility="page", of=lambda u: u.kernel.name,
                says="KleidiAI's name"),
         Column("tile", "string", of=lambda u: f"{u.tile.rows} x {u.tile.columns}",
                says="rows and columns that it computes at once"),
@@ -276,7 +276,7 @@ WORK: Final = Table(
                "before they are packed; missing where calls differ"),
         Column("k_computed", "Int64", "count", title="k computed", of=lambda u: u.k_computed,
                says="the same with what packing adds"),
-        *work_columns(lambda u: u.work, place="page"),
+        *work_columns(lambda u: u.work, visibility="page"),
     ),
     from_each="counted",
     rows_of=tile_uses,
@@ -286,18 +286,18 @@ WORK: Final = Table(
 
 
 def _instruction_rows(counted: Mapping[str, InstructionCounts]) -> Iterator[_Instructions]:
-    for experiment, found in counted.items():
-        if found.setup:
-            yield _Instructions(experiment, found, None, None, found.setup)
-        for number, operator in enumerate(found.operators, start=1):
-            yield _Instructions(experiment, found, number, operator.name, operator.functions)
+    for experiment, counts in counted.items():
+        if counts.setup:
+            yield _Instructions(experiment, counts, None, None, counts.setup)
+        for number, operator in enumerate(counts.operators, start=1):
+            yield _Instructions(experiment, counts, number, operator.name, operator.functions)
 
 
 INSTRUCTIONS: Final = Table(
     "instructions",
     (
         Column("experiment", "string", of=lambda r: r.experiment, says="whose launch counted"),
-        Column("mode", "string", place="page", of=lambda r: r.counted.sme.in_force,
+        Column("mode", "string", visibility="page", of=lambda r: r.counted.sme.in_force,
                says="SME mode in force"),
         Column("number", "Int64", "count", title="#", of=lambda r: r.number,
                says="place among the operators of delegates; missing for what comes before them"),
@@ -313,7 +313,7 @@ INSTRUCTIONS: Final = Table(
                    f"{name.removeprefix('kai_')} {format_count(count)}"
                    for name, count in largest(r.functions)),
                says="the functions with the most, by line; one without a name by its place"),
-        Column("steady", "boolean", place="page", of=lambda r: r.counted.is_steady,
+        Column("steady", "boolean", visibility="page", of=lambda r: r.counted.is_steady,
                says="whether every inference took the same, operator by operator"),
     ),
     from_each="instructions",
@@ -338,14 +338,14 @@ def work_sections(
 def instruction_section(counted: Mapping[str, InstructionCounts]) -> Section:
     """Returns what each operator took, one experiment after another."""
     lines = [
-        f"{experiment}: {format_count(found.total)} instructions of {found.library} "
-        f"({found.library_sha256[:12]}), "
+        f"{experiment}: {format_count(counts.total)} instructions of {counts.library} "
+        f"({counts.library_sha256[:12]}), "
         + (
-            f"the same in {count_of(found.executions, 'inference')}"
-            if found.is_steady
+            f"the same in {count_of(counts.executions, 'inference')}"
+            if counts.is_steady
             else "of the last inference, for they differed"
         )
-        for experiment, found in counted.items()
+        for experiment, counts in counted.items()
     ]
     says = (
         "Counted one by one with one thread, inside the delegate's library: not those of libc, of "
@@ -360,8 +360,10 @@ def work_section(counted: Mapping[str, ModeEvidence]) -> Section:
 
     Terminals show it where there are several: then it is what was asked for.
     """
-    fastest = next((each.mode_in_force for each in counted.values()), "")
-    lengths = {mode: each for mode, each in counted.items() if each.mode_in_force == fastest}
+    fastest = next((evidence.mode_in_force for evidence in counted.values()), "")
+    lengths = {
+        mode: evidence for mode, evidence in counted.items() if evidence.mode_in_force == fastest
+    }
     down = ("number", "operator", "microkernel", "k", "k_computed", "sme_macs")
     of_length = ("calls", "tile_use", "steps", "left_bytes", "right_bytes")
     table = WORK.of_each([lengths]).pivot(down, "mode", *of_length)
@@ -370,9 +372,13 @@ def work_section(counted: Mapping[str, ModeEvidence]) -> Section:
         "its output is computed for nothing, and so is what packing adds to k. Exact, from the "
         "sizes that calls were given."
     )
-    several = len(lengths) > 1
+    has_several_lengths = len(lengths) > 1
     return Section(
-        "work", WORK.title, (table,), says=says, place="everywhere" if several else "page"
+        "work",
+        WORK.title,
+        (table,),
+        says=says,
+        visibility="everywhere" if has_several_lengths else "page",
     )
 
 
@@ -387,19 +393,21 @@ def kernel_section(
         KERNELS.of_each([counted]).titled(types=fastest),
         MODES.of_each([counted]),
     )
-    others = len(align_modes(counted)) - len(tables[0].rows)
+    omitted_count = len(align_modes(counted)) - len(tables[0].rows)
     grades = ", ".join(f"{grade} {says}" for grade, says in GRADES.items())
     lines = [f"Grades: {grades}. Calls per inference; those of packing are in kernel_uses."]
-    if others:
-        lines.append(f"{count_of(others, 'other operator')}: no convolution or matrix product")
+    if omitted_count:
+        lines.append(
+            f"{count_of(omitted_count, 'other operator')}: no convolution or matrix product"
+        )
     if in_prefill:
-        read = (
+        reading = (
             f"{count_of(prefilled_tokens, 'token')} at once"
             if prefilled_tokens
             else "token by token"
         )
         lines.insert(
-            0, f"Operators and calls are those of adding one token; the prompt is read {read}."
+            0, f"Operators and calls are those of adding one token; the prompt is read {reading}."
         )
         tables += (PHASES.of_each([(in_prefill, counted)]),)
     title = "Which microkernels ran"

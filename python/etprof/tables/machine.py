@@ -22,7 +22,7 @@ FAMILIES: Final = Table(
         Column("prefix", "string", title="family", of=lambda f: f"{f.prefix}:", says="Before a name"),
         Column("takes", "string", title="name", of=lambda f: f.takes, says="What the name is"),
         Column("example", "string", of=lambda f: f.example, says="A model of it"),
-        Column("way_out", "string", title="missing", place="everywhere",
+        Column("way_out", "string", title="missing", visibility="everywhere",
                of=lambda f: None if f.is_installed else f"pip install {f.package}",
                says="How to get its package, where that is missing"),
     ),
@@ -67,7 +67,7 @@ PEAKS: Final = Table(
         Column("high", "float64", "@unit", title="peak", of=lambda p: p.high,
                says="Of the launches: the roof"),
         Column("unit", "string", of=lambda p: "GB/s" if p.precision is None else "GFLOP/s",
-               place="data", says="A multiply-accumulate is two operations"),
+               visibility="data", says="A multiply-accumulate is two operations"),
     ),
     says="What a device reached.",
 )  # fmt: skip

@@ -107,11 +107,11 @@ def _block_samples(
 
 def _thread_points(experiments: Sequence[ExperimentAnalysis]) -> Iterator[_ThreadPoint]:
     """Yields the thread map; nothing where fewer than two thread counts were timed."""
-    found = build_thread_map(experiments)
-    if found is not None:
-        for cell in sorted(found.cells, key=lambda each: each.threads):
-            effect = found.effects.get(cell.threads) if cell.sme == "sme2" else None
-            yield _ThreadPoint(cell, effect, cell == found.best)
+    thread_map = build_thread_map(experiments)
+    if thread_map is not None:
+        for cell in sorted(thread_map.cells, key=lambda cell: cell.threads):
+            effect = thread_map.effects.get(cell.threads) if cell.sme == "sme2" else None
+            yield _ThreadPoint(cell, effect, cell == thread_map.best)
 
 
 def _launches(experiment: ExperimentAnalysis) -> Iterator[tuple[str, int, float, float]]:
@@ -120,8 +120,8 @@ def _launches(experiment: ExperimentAnalysis) -> Iterator[tuple[str, int, float,
     blocks = experiment.metrics.blocks if experiment.metrics else ()
     medians = summary.block_medians if summary else ()
     ordered = sorted(zip(medians, (b.block for b in blocks), strict=False))
-    for place, (median, block) in enumerate(ordered, start=1):
-        yield experiment.name, block, median, place / len(ordered)
+    for rank, (median, block) in enumerate(ordered, start=1):
+        yield experiment.name, block, median, rank / len(ordered)
 
 
 LAUNCHES: Final = Table(
@@ -143,10 +143,10 @@ LAUNCHES: Final = Table(
 LATENCIES: Final = Table(
     "latencies",
     (
-        Column("experiment", "string", of=lambda s: s.experiment, place="several",
+        Column("experiment", "string", of=lambda s: s.experiment, visibility="several",
                says="experiment of the run"),
         Column("quantity", "string", of=lambda s: s.quantity, says="such as `Load` or `Inference`"),
-        Column("unit", "string", of=lambda s: s.unit, place="data", says="ns, bytes or 1/s"),
+        Column("unit", "string", of=lambda s: s.unit, visibility="data", says="ns, bytes or 1/s"),
         *estimate("median", "@unit", lambda s: s.summary, lambda s: s.value,
                   says="median over process launches of each launch's median",
                   interval="its interval over launches, 95 % where there is no doubt"),
@@ -164,7 +164,7 @@ LATENCIES: Final = Table(
 SAMPLES: Final = Table(
     "samples",
     (
-        Column("experiment", "string", of=lambda s: s[0], place="several",
+        Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
         Column("block", "Int64", "count", of=lambda s: s[1], says="process launch"),
         Column("phase", "string", of=lambda s: s[2], says="first, warmup or steady"),
@@ -220,7 +220,7 @@ THREADS: Final = Table(
 TOKEN_LATENCIES: Final = Table(
     "token_latencies",
     (
-        Column("experiment", "string", of=lambda s: s[0], place="several",
+        Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
         Column("first_position", "Int64", "count", title="from position", of=lambda s: s[1].first,
                says="place in the cache that the token is written to, prompt included, from 0"),
@@ -236,20 +236,20 @@ TOKEN_LATENCIES: Final = Table(
     ),
     title="Latency by position in the cache",
     from_each="experiment",
-    rows_of=lambda e: [(e.name, each) for each in (e.generation.positions if e.generation else ())],
+    rows_of=lambda e: [(e.name, span) for span in (e.generation.positions if e.generation else ())],
     says="one row per experiment and part of a language model's cache",
 )  # fmt: skip
 
 
 def thread_tables(experiments: Sequence[ExperimentAnalysis]) -> tuple[Table, Table]:
     """Returns the thread map laid out, a row per mode and a column per thread count, and in full."""
-    threads, found = THREADS.of_each([experiments]), build_thread_map(experiments)
+    threads, thread_map = THREADS.of_each([experiments]), build_thread_map(experiments)
     matrix = replace(
         threads, is_shaded=True, title="Median inference, the fastest of each mode and thread count"
     ).pivot("sme", "threads", "median_ns", join=min)
     counts = {name: int(name.rpartition("_")[2]) for name in matrix.names[1:]}
     titles = {name: count_of(count, "thread") for name, count in counts.items()}
-    note = describe_crossover(found) if found else ""
+    note = describe_crossover(thread_map) if thread_map else ""
     return matrix.titled(**titles), replace(threads, note=note)
 
 
@@ -288,16 +288,16 @@ def generation_sections(experiments: Sequence[ExperimentAnalysis]) -> Iterator[S
 
 def _spread_text(speed: GenerationSpeed) -> str:
     """Says of how many tokens the figures are, and which are not told for want of tokens."""
-    least = speed.tokens_of_a_launch
+    launch_tokens = speed.tokens_of_a_launch
     missing = [
         f"a {_PERCENTILES[quantile]} needs {needed}"
         for quantile, needed in LEAST_TOKENS.items()
-        if least < needed
+        if launch_tokens < needed
     ]
-    told = f"; {', '.join(missing)}" if missing else ""
+    missing_text = f"; {', '.join(missing)}" if missing else ""
     return (
-        f"{count_of(speed.tokens, 'token')} after the first, {least} in a launch{told}; tokens a "
-        "second are 1 ÷ their mean latency"
+        f"{count_of(speed.tokens, 'token')} after the first, {launch_tokens} in a launch{missing_text}; "
+        "tokens a second are 1 ÷ their mean latency"
     )
 
 
@@ -315,5 +315,5 @@ def _generated_text(generated: GeneratedTokens) -> str:
     """Returns what the model said, on one line: text with a tokenizer, else its first ids."""
     if generated.text is not None:
         return clean(f"{generated.prompt or ''}{generated.text}", _LONGEST_TEXT)
-    shown = " ".join(map(str, generated.tokens[:_SHOWN_TOKENS]))
-    return shown + (" …" if len(generated.tokens) > _SHOWN_TOKENS else "")
+    token_ids = " ".join(map(str, generated.tokens[:_SHOWN_TOKENS]))
+    return token_ids + (" …" if len(generated.tokens) > _SHOWN_TOKENS else "")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from etprof.analysis.numeric_gap import Gap, NumericGaps, OperatorGap
-    from etprof.tables.table import Place, Value
+    from etprof.tables.table import Value, Visibility
 
 SAME: Final = "identical"
 
@@ -23,7 +23,7 @@ def _gap(
     of: Callable[[Any], Gap | None],
     *,
     says: str,
-    place: Place = "everywhere",
+    visibility: Visibility = "everywhere",
 ) -> Column:
     """A signal-to-noise ratio; missing where there is no error, or nothing to compare with."""
 
@@ -31,7 +31,9 @@ def _gap(
         gap = of(row)
         return None if gap is None else gap.snr_db
 
-    return Column(name, "float64", unit="dB", title=title, of=value, says=says, place=place)
+    return Column(
+        name, "float64", unit="dB", title=title, of=value, says=says, visibility=visibility
+    )
 
 
 OPERATORS: Final = Table(
@@ -42,51 +44,51 @@ OPERATORS: Final = Table(
         Column("operator", "string", of=lambda r: r.operator,
                says="ATen's name; operators that the delegate makes one of are joined"),
         Column("node", "string", of=lambda r: r.node, says="Its name in the exported graph"),
-        Column("module", "string", of=lambda r: r.module, place="page", says="Of the model"),
-        Column("mode", "string", title="SME", of=lambda r: r.mode, place="several",
+        Column("module", "string", of=lambda r: r.module, visibility="page", says="Of the model"),
+        Column("mode", "string", title="SME", of=lambda r: r.mode, visibility="several",
                says="The SME mode that ran"),
-        Column("own_error", "float64", unit="scientific", of=lambda r: r.own_gap.relative, place="page",
+        Column("own_error", "float64", unit="scientific", of=lambda r: r.own_gap.relative, visibility="page",
                says="Root mean square of what the operator itself adds, as part of its result: the "
                "program's value from eager's of the values that the program had"),
         _gap("own_snr", "own SNR", lambda r: r.own_gap,
              says="The same as a signal-to-noise ratio; missing where there is no error"),
         Column("least_snr", "float64", unit="dB", of=lambda r: r.explained.least_db,
-               place="page", title="least expected",
+               visibility="page", title="least expected",
                says="Own SNR that the precision explains, with as many products as the operator sums"),
-        Column("own_gain_error", "float64", unit="scientific", title="own gain - 1", place="page",
+        Column("own_gain_error", "float64", unit="scientific", title="own gain - 1", visibility="page",
                of=lambda r: None if r.own_gap.gain is None else r.own_gap.gain - 1,
                says="Of the factor of eager's value that is nearest to the program's: nearly 0 where "
                "errors are roundings, 0.01 where a weight is off by 1 %"),
-        Column("most_gain_error", "float64", unit="scientific", title="most expected", place="data",
+        Column("most_gain_error", "float64", unit="scientific", title="most expected", visibility="data",
                of=lambda r: r.explained.most_gain,
                says="Gain error that the precision explains"),
-        Column("excess", "float64", unit="ratio", of=lambda r: r.excess, place="page",
+        Column("excess", "float64", unit="ratio", of=lambda r: r.excess, visibility="page",
                title="error ÷ explained", says="Own error ÷ the largest that is expected, or the "
                "gain's, if that is more; above 1 the operator parts from eager"),
         _gap("eager_snr", "SNR to eager", lambda r: r.eager,
              says="From the eager model in the program's precision, with all that was inherited"),
         _gap("float32_snr", "SNR to float32", lambda r: r.float32,
              says="From the eager model in float32; missing where it has no such operator"),
-        _gap("off_snr", "SNR to SME off", lambda r: r.off, place="page",
+        _gap("off_snr", "SNR to SME off", lambda r: r.off, visibility="page",
              says="From the same program, SME off"),
-        Column("cosine", "float64", of=lambda r: r.eager.cosine, place="page",
+        Column("cosine", "float64", of=lambda r: r.eager.cosine, visibility="page",
                says="Of the angle to eager's value"),
-        Column("max_abs", "float64", unit="scientific", of=lambda r: r.eager.max_abs, place="page",
+        Column("max_abs", "float64", unit="scientific", of=lambda r: r.eager.max_abs, visibility="page",
                title="largest difference", says="From eager's value"),
-        Column("mse", "float64", unit="scientific", of=lambda r: r.eager.mse, place="page",
+        Column("mse", "float64", unit="scientific", of=lambda r: r.eager.mse, visibility="page",
                title="MSE", says="Mean squared difference from eager's value"),
-        Column("own_mse", "float64", unit="scientific", of=lambda r: r.own_gap.mse, place="data",
+        Column("own_mse", "float64", unit="scientific", of=lambda r: r.own_gap.mse, visibility="data",
                says="Mean squared difference that the operator itself adds"),
         Column("own_max_abs", "float64", unit="scientific", of=lambda r: r.own_gap.max_abs,
-               place="data", says="Largest difference that the operator itself adds"),
+               visibility="data", says="Largest difference that the operator itself adds"),
         Column("nonfinite", "Int64", unit="count", of=lambda r: r.own_gap.nonfinite or None,
                says="Values that are infinite or no number on one side only"),
-        Column("delegate", "Int64", unit="count", of=lambda r: r.delegate, place="page",
+        Column("delegate", "Int64", unit="count", of=lambda r: r.delegate, visibility="page",
                says="Number of the delegate call that computes it; missing outside"),
-        Column("shape", "string", of=lambda r: "x".join(map(str, r.shape)), place="page",
+        Column("shape", "string", of=lambda r: "x".join(map(str, r.shape)), visibility="page",
                says="Of its result"),
-        Column("dtype", "string", of=lambda r: r.dtype, place="data", says="Of its result"),
-        Column("source", "string", of=lambda r: r.source, place="page",
+        Column("dtype", "string", of=lambda r: r.dtype, visibility="data", says="Of its result"),
+        Column("source", "string", of=lambda r: r.source, visibility="page",
                says="The line of the model's own code"),
     ),
     says="An operator in one SME mode beside eager.",
@@ -123,24 +125,24 @@ def headline(gaps: NumericGaps) -> str:
     """Says at which operator the program parts from eager first."""
     subject = f"{gaps.model} {gaps.precision} ({gaps.method}) on {gaps.platform}"
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
-    told = [
+    clauses = [
         f"{row.operator}{'' if row.node == row.operator else f' {row.node}'} in {row.module or 'the model itself'} (SME {mode}, "
         f"{_excess(row)})"
         for mode, row in firsts.items()
         if row is not None
     ]
-    if not told:
+    if not clauses:
         return f"{subject}: no operator adds more error than its precision explains"
-    return f"{subject} parts from eager first at {'; '.join(told)}"
+    return f"{subject} parts from eager first at {'; '.join(clauses)}"
 
 
 def _excess(row: OperatorGap) -> str:
     """Says which bound it is above."""
-    own, explained = row.own_gap, row.explained
-    if own.is_below(explained.least_db):
-        shown = format_number(own.snr_db)
-        return f"{shown} dB where {format_number(explained.least_db)} are expected"
-    gain = None if own.gain is None else own.gain - 1
+    gap, explained = row.own_gap, row.explained
+    if gap.is_below(explained.least_db):
+        snr_text = format_number(gap.snr_db)
+        return f"{snr_text} dB where {format_number(explained.least_db)} are expected"
+    gain = None if gap.gain is None else gap.gain - 1
     return (
         f"gain error {format_number(gain)} where {format_number(explained.most_gain)} is expected"
     )
@@ -167,10 +169,10 @@ def notes(gaps: NumericGaps) -> tuple[str, ...]:
 def brief_gaps(gaps: NumericGaps, *, ends: Iterable[str] = ()) -> Brief:
     """Returns where it parts, and the operators that add most error."""
     ranked = (row for mode in gaps.modes for row in gaps.ranked(mode))
-    told = AnswerLine(headline(gaps))
+    verdict = AnswerLine(headline(gaps))
     table = OPERATORS.of(ranked, title="By own error").sorted()
     lines = notes(gaps)
-    return Brief((told, *map(AnswerLine, lines)), table=table, ends=tuple(ends))
+    return Brief((verdict, *map(AnswerLine, lines)), table=table, ends=tuple(ends))
 
 
 def sections(gaps: NumericGaps) -> tuple[Section, ...]:
@@ -183,7 +185,7 @@ def sections(gaps: NumericGaps) -> tuple[Section, ...]:
                 says="What an operator itself adds stands first; what it inherits is in the ratios "
                 "to eager."),
         Section("graph", "In the graph's order",
-                (OPERATORS.of(gaps.rows, title="In the graph's order"),), place="page",
+                (OPERATORS.of(gaps.rows, title="In the graph's order"),), visibility="page",
                 says="Ratios to eager fall where an operator adds error, and hold where the next "
                 "ones only pass it on."),
     )  # fmt: skip

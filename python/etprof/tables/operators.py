@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ROOT: Final = "(the model itself)"
 _EXPERIMENT: Final = Column(
-    "experiment", "string", says="experiment of the run", of=lambda s: s[0], place="several"
+    "experiment", "string", says="experiment of the run", of=lambda s: s[0], visibility="several"
 )
 
 
@@ -45,26 +45,26 @@ class OperatorSubject(NamedTuple):
     detail: OperatorDetail
 
 
-def _of_detail(read: Callable[[OperatorDetail], Value]) -> Callable[[Any], Value]:
-    return lambda subject: read(subject.detail)
+def _of_detail(getter: Callable[[OperatorDetail], Value]) -> Callable[[Any], Value]:
+    return lambda subject: getter(subject.detail)
 
 
-def _of_row(read: Callable[[OperatorRow], Value]) -> Callable[[Any], Value]:
-    return lambda subject: read(subject.detail.row)
+def _of_row(getter: Callable[[OperatorRow], Value]) -> Callable[[Any], Value]:
+    return lambda subject: getter(subject.detail.row)
 
 
-def _of_times(read: Callable[[OperatorTimes], Value]) -> Callable[[Any], Value]:
+def _of_times(getter: Callable[[OperatorTimes], Value]) -> Callable[[Any], Value]:
     """Reads a time of an operator, where it has any."""
-    return _of_row(lambda row: read(row.times) if row.times else None)
+    return _of_row(lambda row: getter(row.times) if row.times else None)
 
 
-def _of_work(read: Callable[[Attribution], Value]) -> Callable[[Any], Value]:
+def _of_work(getter: Callable[[Attribution], Value]) -> Callable[[Any], Value]:
     """Reads what the export knows of an operator, where it does."""
-    return _of_detail(lambda d: read(d.attribution) if d.attribution else None)
+    return _of_detail(lambda d: getter(d.attribution) if d.attribution else None)
 
 
-def _of_origin(read: Callable[[Origin], Value]) -> Callable[[Any], Value]:
-    return _of_work(lambda found: read(found.origin) if found.origin else None)
+def _of_origin(getter: Callable[[Origin], Value]) -> Callable[[Any], Value]:
+    return _of_work(lambda attribution: getter(attribution.origin) if attribution.origin else None)
 
 
 def _kernels(detail: OperatorDetail) -> str | None:
@@ -78,7 +78,7 @@ def _mean(
 ) -> tuple[Column, Column, Column]:
     """A mean time with its interval, which adds up."""
     mean, *ends = estimate(
-        "mean_ns", "ns", of, lambda subject: found.mean_ns if (found := of(subject)) else None,
+        "mean_ns", "ns", of, lambda subject: times.mean_ns if (times := of(subject)) else None,
         title=title, interval="its 95 % interval between operator launches; missing with one",
         says="mean per inference over the executions of the split: rows add up",
     )  # fmt: skip
@@ -86,7 +86,7 @@ def _mean(
 
 
 def _step(of: Callable[[Any], Value]) -> Column:
-    return Column("step_ns", "float64", "ns", is_timed=True, place="data", of=lambda s: of(s) or None,
+    return Column("step_ns", "float64", "ns", is_timed=True, visibility="data", of=lambda s: of(s) or None,
                   says="what the times of its calls are rounded down to; missing where they are not, "
                   "as on the operator clock")  # fmt: skip
 
@@ -95,7 +95,7 @@ def _share(of: Callable[[Any], PartTimes | None], **changes: Any) -> Column:  # 
     """The one share that there is."""
     says = "of `Method::execute`, of the means of both: with the overheads it adds up to one"
     return Column("share", "float64", "share", says, is_timed=True, adds_up=True, **changes,
-                  of=lambda subject: found.share if (found := of(subject)) else None)  # fmt: skip
+                  of=lambda subject: times.share if (times := of(subject)) else None)  # fmt: skip
 
 
 def _operators(insight: ExperimentInsight) -> Iterator[OperatorSubject]:
@@ -112,103 +112,103 @@ def launches_text(times: PartTimes | None) -> str | None:
 ROW_COLUMNS: Final = (
     Column("label", "string", title="operator", of=_of_row(lambda r: r.label),
            says="name in the ETDump, with the delegate's running number"),
-    Column("operator", "string", of=_of_row(lambda r: r.base), place="data",
+    Column("operator", "string", of=_of_row(lambda r: r.base), visibility="data",
            says="the delegate's operator type, or ATen name"),
-    Column("category", "string", of=_of_row(lambda r: r.operator_class.category), place="data",
+    Column("category", "string", of=_of_row(lambda r: r.operator_class.category), visibility="data",
            says="headline category"),
-    Column("class", "string", of=_of_row(lambda r: r.operator_class.finer), place="page",
+    Column("class", "string", of=_of_row(lambda r: r.operator_class.finer), visibility="page",
            says="finer class"),
     Column("delegated", "boolean", of=_of_row(lambda r: r.is_delegated),
            says="inside a delegate, or one of ExecuTorch's own kernels"),
-    Column("instruction_id", "Int64", "count", of=_of_row(lambda r: r.instruction_id), place="data",
+    Column("instruction_id", "Int64", "count", of=_of_row(lambda r: r.instruction_id), visibility="data",
            says="instruction of the program; a delegate call is one instruction"),
     Column("data_types", "string", of=_of_row(lambda r: " ".join(r.data_types) or None),
-           place="data", says="the delegate's types, separated by blanks"),
-    Column("microkernel_type", "string", of=_of_row(lambda r: r.microkernel_type), place="data",
+           visibility="data", says="the delegate's types, separated by blanks"),
+    Column("microkernel_type", "string", of=_of_row(lambda r: r.microkernel_type), visibility="data",
            says="such as `IGEMM`, from the name"),
-    Column("executions", "Int64", "count", of=_of_row(lambda r: r.executions), place="data",
+    Column("executions", "Int64", "count", of=_of_row(lambda r: r.executions), visibility="data",
            says="executions in which it ran"),
-    Column("calls", "Int64", "count", of=_of_row(lambda r: r.calls), place="page",
+    Column("calls", "Int64", "count", of=_of_row(lambda r: r.calls), visibility="page",
            says="calls in all executions"),
 )  # fmt: skip
 TIME_COLUMNS: Final = (
     *_mean(lambda s: s.detail.row.times, step="step_ns"),
-    Column("median_ns", "float64", "ns", title="median", is_timed=True, place="page",
+    Column("median_ns", "float64", "ns", title="median", is_timed=True, visibility="page",
            step="step_ns", of=_of_times(lambda t: t.median_ns), says="median over calls"),
-    Column("minimum_ns", "float64", "ns", is_timed=True, place="data",
+    Column("minimum_ns", "float64", "ns", is_timed=True, visibility="data",
            of=_of_times(lambda t: t.minimum_ns), says="over calls"),
-    Column("maximum_ns", "float64", "ns", is_timed=True, place="data",
+    Column("maximum_ns", "float64", "ns", is_timed=True, visibility="data",
            of=_of_times(lambda t: t.maximum_ns), says="over calls"),
-    Column("standard_deviation_ns", "float64", "ns", title="deviation", is_timed=True, place="page",
+    Column("standard_deviation_ns", "float64", "ns", title="deviation", is_timed=True, visibility="page",
            of=_of_times(lambda t: t.standard_deviation_ns), says="over calls"),
-    Column("total_ns", "float64", "ns", is_timed=True, place="data",
+    Column("total_ns", "float64", "ns", is_timed=True, visibility="data",
            of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
     _step(lambda s: s.detail.row.step_ns if s.detail.row.times else None),
     _share(lambda s: s.detail.row.times, has_bar=True),
-    Column("launches", "string", title="by launch", is_timed=True, place="page",
+    Column("launches", "string", title="by launch", is_timed=True, visibility="page",
            of=lambda s: launches_text(s.detail.row.times),
            says="mean per inference in each operator launch, in their order"),
 )  # fmt: skip
 DETAIL_COLUMNS: Final = (
-    Column("kernel_hint", "string", of=lambda s: s.detail.kernel_hint, place="data",
+    Column("kernel_hint", "string", of=lambda s: s.detail.kernel_hint, visibility="data",
            says="the microkernels that were called, or the packed type in the name"),
-    Column("kernels", "string", title="microkernel", of=_of_detail(_kernels), place="page",
+    Column("kernels", "string", title="microkernel", of=_of_detail(_kernels), visibility="page",
            says="the microkernels with their calls per inference, packing included, or the hint"),
-    Column("kernel_grade", "string", title="grade", of=lambda s: s.detail.evidence.grade, place="page",
+    Column("kernel_grade", "string", title="grade", of=lambda s: s.detail.evidence.grade, visibility="page",
            says="; ".join(f"{grade}: {says}" for grade, says in GRADES.items())),
-    Column("kernel_level", "string", of=lambda s: s.detail.evidence.level, place="data",
+    Column("kernel_level", "string", of=lambda s: s.detail.evidence.level, visibility="data",
            says=" or ".join(LEVELS)),
-    Column("kernel_source", "string", place="data", says="what the hint rests on",
+    Column("kernel_source", "string", visibility="data", says="what the hint rests on",
            of=lambda s: "counted calls" if s.detail.kernels else "operator name"),
-    Column("kernel_calls", "Int64", "count", place="data", says="KleidiAI calls per inference",
+    Column("kernel_calls", "Int64", "count", visibility="data", says="KleidiAI calls per inference",
            of=lambda s: sum(k.calls for k in s.detail.kernels) if s.detail.kernels else None),
-    Column("why_not_sme2", "string", title="why not SME2", place="page",
+    Column("why_not_sme2", "string", title="why not SME2", visibility="page",
            of=lambda s: s.detail.why_not_sme2.text if s.detail.why_not_sme2 else None,
            says="reason, for convolutions and products without SME2"),
-    Column("macs", "Int64", "count", title="MACs", place="page", of=_of_work(lambda f: f.macs),
+    Column("macs", "Int64", "count", title="MACs", visibility="page", of=_of_work(lambda f: f.macs),
            says="multiply-accumulates of one call"),
-    Column("moved_bytes", "Int64", "bytes", place="data", of=_of_work(lambda f: f.moved_bytes),
+    Column("moved_bytes", "Int64", "bytes", visibility="data", of=_of_work(lambda f: f.moved_bytes),
            says="inputs, weights and outputs of one call"),
-    Column("gflops", "float64", "@rate_limit", title="GFLOP/s", is_timed=True, place="page",
+    Column("gflops", "float64", "@rate_limit", title="GFLOP/s", is_timed=True, visibility="page",
            of=lambda s: s.detail.gflops, says="2 × macs ÷ median, in 10⁹ operations a second"),
-    Column("gigabytes_per_s", "float64", "@rate_limit", title="GB/s", is_timed=True, place="page",
+    Column("gigabytes_per_s", "float64", "@rate_limit", title="GB/s", is_timed=True, visibility="page",
            of=lambda s: s.detail.gigabytes_per_s, says="moved bytes ÷ median; missing for views and "
            "look-ups, which need not touch all of it"),
-    Column("rate_limit", "string", is_timed=True, place="data",
+    Column("rate_limit", "string", is_timed=True, visibility="data",
            of=lambda s: "≤" if s.detail.rates_are_limits else None,
            says="`≤` where the clock is too coarse: rates are at most as given"),
-    Column("shape", "string", place="page", says="output shape, such as `1x32x16x16`",
+    Column("shape", "string", visibility="page", says="output shape, such as `1x32x16x16`",
            of=_of_work(lambda f: "x".join(map(str, f.shape)) if f.shape else None)),
-    Column("module_path", "string", title="module", place="page", empty=_ROOT,
+    Column("module_path", "string", title="module", visibility="page", empty=_ROOT,
            of=_of_origin(lambda o: o.module_path), says="module of the model it was traced from"),
-    Column("module_type", "string", of=_of_origin(lambda o: o.module_type), place="data",
+    Column("module_type", "string", of=_of_origin(lambda o: o.module_type), visibility="data",
            says="that module's type"),
-    Column("module_certainty", "string", of=_of_work(lambda f: f.certainty), place="data",
+    Column("module_certainty", "string", of=_of_work(lambda f: f.certainty), visibility="data",
            says="what that rests on: `instruction` (a number that ETDump and export share), `kind` "
            "(as many operators of its kind ran as the delegate has nodes), `order` (some nodes "
            "left none; alignment chose), `place` (only its place decided), `inserted` (a layout "
            "change or conversion, counted with what it prepares)"),
-    Column("modules", "string", place="data",
+    Column("modules", "string", visibility="data",
            of=_of_work(lambda f: ", ".join(filter(None, f.modules)) or None),
            says="the modules of all operators that were merged into it"),
-    Column("source", "string", of=lambda s: s.detail.source, place="page",
+    Column("source", "string", of=lambda s: s.detail.source, visibility="page",
            says="the model's own line, `file:line`"),
-    Column("code", "string", place="page", says="that line itself",
+    Column("code", "string", visibility="page", says="that line itself",
            of=_of_origin(lambda o: o.source.code if o.source else None)),
-    Column("graph_operators", "string", place="data",
+    Column("graph_operators", "string", visibility="data",
            of=_of_work(lambda f: " ".join(f.graph_operators)),
            says="nodes of the exported graph it computes"),
-    Column("not_delegated_because", "string", of=_of_work(lambda f: f.reason), place="data",
+    Column("not_delegated_because", "string", of=_of_work(lambda f: f.reason), visibility="data",
            says="the partitioner's own reason"),
 )  # fmt: skip
 NUMBER: Final = Column(
-    "number", "Int64", "count", title="#", of=lambda s: s.number, place="page",
+    "number", "Int64", "count", title="#", of=lambda s: s.number, visibility="page",
     says="place in the order of the program",
 )  # fmt: skip
 OPERATORS: Final = Table(
     "operators",
     (
-        Column("experiment", "string", place="several", says="experiment of the run",
+        Column("experiment", "string", visibility="several", says="experiment of the run",
                of=lambda s: s.experiment),
         NUMBER, *ROW_COLUMNS, *TIME_COLUMNS, *DETAIL_COLUMNS,
     ),
@@ -224,63 +224,63 @@ CATEGORIES: Final = Table(
         _EXPERIMENT,
         Column("category", "string", says="headline category", of=lambda s: s[1].category),
         Column("class", "string", says="finer class", of=lambda s: s[1].finer),
-        Column("group", "string", place="data", title="category", of=lambda s: group_of(s[1]),
+        Column("group", "string", visibility="data", title="category", of=lambda s: group_of(s[1]),
                says="headline category, with overheads apart"),
         *_mean(lambda s: s[2]),
         _share(lambda s: s[2], has_bar=True),
     ),
     title="Where an inference's time goes",
     from_each="experiment",
-    rows_of=lambda e: ((e.name, entry, times) for entry, times in class_times(e.split).items()),
+    rows_of=lambda e: ((e.name, key, times) for key, times in class_times(e.split).items()),
     says="one row per experiment and finer class",
 )  # fmt: skip
 
 
-class SplitEntry(NamedTuple):
+class SplitRow(NamedTuple):
     """One row: what an experiment's inference is made of."""
 
     experiment: ExperimentAnalysis
-    entry: OperatorRow | OverheadRow
+    row: OperatorRow | OverheadRow
 
 
-def _of_operator(read: Callable[[SplitEntry, OperatorRow], Value]) -> Callable[[SplitEntry], Value]:
-    return lambda s: read(s, s.entry) if isinstance(s.entry, OperatorRow) else None
+def _of_operator(getter: Callable[[SplitRow, OperatorRow], Value]) -> Callable[[SplitRow], Value]:
+    return lambda s: getter(s, s.row) if isinstance(s.row, OperatorRow) else None
 
 
-def _where(subject: SplitEntry) -> str:
-    if isinstance(subject.entry, OverheadRow):
+def _where(subject: SplitRow) -> str:
+    if isinstance(subject.row, OverheadRow):
         return "overhead"
-    return "delegate" if subject.entry.is_delegated else "portable"
+    return "delegate" if subject.row.is_delegated else "portable"
 
 
 SPLIT: Final = Table(
     "split",
     (
-        Column("experiment", "string", place="several", of=lambda s: s.experiment.name,
+        Column("experiment", "string", visibility="several", of=lambda s: s.experiment.name,
                says="experiment of the run"),
-        Column("label", "string", title="operator", of=lambda s: s.entry.label,
+        Column("label", "string", title="operator", of=lambda s: s.row.label,
                says="name in the ETDump, or the overhead"),
         Column("where", "string", of=_where, says="delegate, portable or overhead"),
-        Column("class", "string", of=lambda s: s.entry.operator_class.finer, place="page",
+        Column("class", "string", of=lambda s: s.row.operator_class.finer, visibility="page",
                says="finer class"),
         Column("calls_per_inference", "float64", "count", title="calls",
                of=_of_operator(lambda s, row: row.calls / s.experiment.split.executions),
                says="calls ÷ executions of the split"),
         Column("median_ns", "float64", "ns", title="median", is_timed=True, step="step_ns",
                of=_of_operator(lambda _, row: row.times.median_ns if row.times else None), says="median over calls"),
-        *_mean(lambda s: s.entry.times, step="step_ns"),
+        *_mean(lambda s: s.row.times, step="step_ns"),
         _step(_of_operator(lambda _, row: row.step_ns if row.times else None)),
-        _share(lambda s: s.entry.times),
+        _share(lambda s: s.row.times),
     ),
     title="Operators",
     by="share",
     from_each="experiment",
-    rows_of=lambda experiment: (SplitEntry(experiment, e) for e in experiment.split.entries),
+    rows_of=lambda experiment: (SplitRow(experiment, e) for e in experiment.split.entries),
     says="one row per experiment and operator or overhead, which together are the whole inference",
 )  # fmt: skip
 
 _CODE: Final = Column(
-    "code", "string", of=lambda s: s[2].get(s[1].key), place="page", says="the line itself"
+    "code", "string", of=lambda s: s[2].get(s[1].key), visibility="page", says="the line itself"
 )
 
 
@@ -306,7 +306,7 @@ def _rollup(name: str, by: Key, title: str) -> Table:
             Column("operators", "Int64", "count", of=lambda s: s[1].operators, says="how many"),
             *_mean(lambda s: s[1].times, title="time"),
             _share(lambda s: s[1].times, has_bar=True),
-            Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, place="page",
+            Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, visibility="page",
                    says="multiply-accumulates of one call of each"),
             *work_columns(lambda s: s[1].work),
         ),
@@ -352,7 +352,7 @@ BOX_COLUMNS: Final = (
 ICICLE: Final = Table(
     "icicle",
     (
-        Column("experiment", "string", place="several", of=lambda s: s.owner,
+        Column("experiment", "string", visibility="several", of=lambda s: s.owner,
                says="experiment of the run"),
         *BOX_COLUMNS,
         Column("mean_ns", "float64", "ns", title="mean", is_timed=True,
@@ -361,7 +361,7 @@ ICICLE: Final = Table(
     ),
     title="An inference by module, operator and microkernel",
     from_each="insight",
-    rows_of=lambda each: (BoxSubject(each.experiment.name, b) for b in inference_tree(each)),
+    rows_of=lambda insight: (BoxSubject(insight.experiment.name, b) for b in inference_tree(insight)),
     is_drawn=True,
     says="one row per experiment and box; a box's time is that of the boxes inside it",
 )  # fmt: skip
@@ -397,8 +397,8 @@ def _worked(insight: ExperimentInsight) -> Iterator[WorkSubject]:
             yield WorkSubject(*subject, work, insight.roofs)
 
 
-def _of_placed(read: Callable[[RooflinePoint], Value]) -> Callable[[Any], Value]:
-    return lambda subject: read(subject.placed) if subject.placed else None
+def _of_placed(getter: Callable[[RooflinePoint], Value]) -> Callable[[Any], Value]:
+    return lambda subject: getter(subject.placed) if subject.placed else None
 
 
 _OF_OPERATORS: Final = {column.name: column for column in OPERATORS.columns}
@@ -407,13 +407,13 @@ INTENSITY: Final = Table(
     (
         *(_OF_OPERATORS[name] for name in ("experiment", "number", "label", "category", "class")),
         _OF_OPERATORS["macs"],
-        replace(_OF_OPERATORS["moved_bytes"], title="bytes", place="page"),
+        replace(_OF_OPERATORS["moved_bytes"], title="bytes", visibility="page"),
         Column("macs_per_byte", "float64", title="MACs per byte",
                of=lambda s: s.detail.macs_per_byte, says="macs ÷ moved bytes, of the export's shapes"),
-        Column("counted_bytes", "Int64", "bytes", title="bytes, counted", place="page",
+        Column("counted_bytes", "Int64", "bytes", title="bytes, counted", visibility="page",
                of=lambda s: s.counted_bytes, says="what its products on SME moved, as counted: both "
                "packed sides, the right one once for each row of tiles, and the output"),
-        Column("counted_macs_per_byte", "float64", title="MACs per byte, counted", place="page",
+        Column("counted_macs_per_byte", "float64", title="MACs per byte, counted", visibility="page",
                of=lambda s: s.work.macs / s.counted_bytes if s.counted_bytes else None,
                says="MACs on SME ÷ those bytes"),
         _OF_OPERATORS["gflops"], _OF_OPERATORS["gigabytes_per_s"], _OF_OPERATORS["rate_limit"],
@@ -425,13 +425,13 @@ INTENSITY: Final = Table(
         Column("of_roof", "float64", "share", title="of the roof", is_timed=True,
                of=_of_placed(lambda p: p.of_roof),
                says="what its operations and bytes take at the peaks, by its median"),
-        Column("compute_peak", "float64", "GFLOP/s", is_timed=True, place="page",
+        Column("compute_peak", "float64", "GFLOP/s", is_timed=True, visibility="page",
                of=_of_placed(lambda p: p.peak.high if p.peak else None), title="peak of its type",
                says="of products of its type, as `calibrate --peaks` found"),
-        Column("bandwidth_peak", "float64", "GB/s", is_timed=True, place="page",
+        Column("bandwidth_peak", "float64", "GB/s", is_timed=True, visibility="page",
                of=_of_placed(lambda p: p.stream.high), title="peak of its size",
                says="of streams of its size or more"),
-        Column("is_above_roof", "boolean", title="above the roof", is_timed=True, place="data",
+        Column("is_above_roof", "boolean", title="above the roof", is_timed=True, visibility="data",
                of=_of_placed(lambda p: p.is_above),
                says="whether it is faster than its roof by more than noise, so that its work or "
                "the peaks are not what they are taken for"),
@@ -495,8 +495,8 @@ EVENTS: Final = Table(
         Column("source", "string", of=lambda e: e.source, says="the model's own line, `file:line`"),
         Column("count", "Int64", "count", of=lambda e: e.count, says="how often it was logged"),
         *(
-            Column(f"{name}_ns", "float64", "ns", is_timed=True, of=read, says=says)
-            for name, says, read in (
+            Column(f"{name}_ns", "float64", "ns", is_timed=True, of=getter, says=says)
+            for name, says, getter in (
                 ("p10", "10th percentile", lambda e: e.percentile_ns(10)),
                 ("p50", "median", lambda e: e.percentile_ns(50)),
                 ("p90", "90th percentile", lambda e: e.percentile_ns(90)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_value
 from etprof.run.optimization import least_gain, on_front
-from etprof.tables.table import Column, Place, Section, Table, speed_up
+from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def _figures(
-    of: Callable[[Any], Trial | None], macs: Callable[[Any], int], place: Place = "everywhere"
+    of: Callable[[Any], Trial | None],
+    macs: Callable[[Any], int],
+    visibility: Visibility = "everywhere",
 ) -> tuple[Column, ...]:
     """The figures of a program; `of` finds it in a row's subject."""
 
@@ -29,8 +31,8 @@ def _figures(
 
     def share(subject: Any) -> float | None:  # noqa: ANN401
         trial = of(subject)
-        known = trial is not None and trial.problem is None
-        return trial.sme2_share(macs(subject)) if trial is not None and known else None
+        has_program = trial is not None and trial.problem is None
+        return trial.sme2_share(macs(subject)) if trial is not None and has_program else None
 
     def counted(name: str) -> Callable[[Any], Any]:
         def read(subject: Any) -> Any:  # noqa: ANN401
@@ -47,36 +49,39 @@ def _figures(
                says="Calls of the delegate"),
         Column("outside", "Int64", unit="count", of=value("outside"),
                says="Calls of portable kernels"),
-        Column("transposes", "Int64", unit="count", place="page", of=value("transposes"),
+        Column("transposes", "Int64", unit="count", visibility="page", of=value("transposes"),
                says="Inside the delegates"),
         Column("size_bytes", "Int64", unit="bytes", title="size", of=value("size_bytes"),
                says="Of the program"),
-        Column("planned_bytes", "Int64", unit="bytes", title="planned memory", place="page",
+        Column("planned_bytes", "Int64", unit="bytes", title="planned memory", visibility="page",
                of=value("planned_bytes"), says="Of tensors outside delegates, in all arenas"),
         Column("sme2_calls", "Int64", unit="count", title="SME2 calls",
-               of=counted("sme2_calls"), place="several",
+               of=counted("sme2_calls"), visibility="several",
                says="Calls of SME2 microkernels that compute, counted in one inference"),
         Column("snr_db", "float64", unit="dB", title="from eager fp32", of=value("snr_db"),
                says="The least signal-to-noise ratio of all outputs against eager float32"),
-        Column("worst_mode", "string", of=counted("worst_mode"), place="page",
+        Column("worst_mode", "string", of=counted("worst_mode"), visibility="page",
                says="The SME mode whose outputs are farthest from eager float32, where all ran"),
         Column("worst_snr_db", "float64", unit="dB", title="in the worst mode",
-               of=counted("snr_db"), place="page", says="How far those are"),
+               of=counted("snr_db"), visibility="page", says="How far those are"),
     )  # fmt: skip
-    return tuple(replace(column, place=place) if place == "page" else column for column in columns)
+    return tuple(
+        replace(column, visibility=visibility) if visibility == "page" else column
+        for column in columns
+    )
 
 
 def _gain(of: Callable[[Any], Sequence[Gain]]) -> tuple[Column, ...]:
     """The speed-up with its interval and verdict; missing where nothing was timed."""
 
     def verdict(subject: Any) -> str | None:  # noqa: ANN401 - each table has its own subjects
-        found = least_gain(of(subject))
-        return None if found is None else found.verdict
+        gain = least_gain(of(subject))
+        return None if gain is None else gain.verdict
 
     return (
         *speed_up(lambda subject: least_gain(of(subject)), title="speed-up with it",
                   says="Latency without ÷ with it, measured in turns; of the method that gains least"),
-        Column("verdict", "string", place="several", of=verdict, says="Whether that is beyond noise"),
+        Column("verdict", "string", visibility="several", of=verdict, says="Whether that is beyond noise"),
     )  # fmt: skip
 
 
@@ -93,7 +98,8 @@ OPTIMIZE_STEPS: Final = Table(
     "optimize_steps",
     (
         Column("rewrite", "string", of=lambda row: row[0].rewrite, says="Its name"),
-        Column("kept", "boolean", place="several", of=lambda row: row[0].kept, says="Whether the result has it"),
+        Column("kept", "boolean", visibility="several", of=lambda row: row[0].kept,
+               says="Whether the result has it"),
         Column("operators", "Int64", unit="count", of=lambda row: row[0].operators,
                says="Operators that it replaced; missing for the lowering's"),
         *_gain(lambda row: row[0].gains),
@@ -133,45 +139,47 @@ class _ProgramRow:
 CANDIDATES: Final = Table(
     "candidates",
     (
-        Column("rewrite", "string", of=lambda each: each.rewrite, says="Its name"),
-        Column("operators", "Int64", unit="count", of=lambda each: each.operators,
+        Column("rewrite", "string", of=lambda candidate: candidate.rewrite, says="Its name"),
+        Column("operators", "Int64", unit="count", of=lambda candidate: candidate.operators,
                says="Operators of the traced graphs that it would replace; missing for the "
                "lowering's, whose places are known once the model is lowered"),
-        Column("changes", "string", of=lambda each: each.changes, says="What becomes of what"),
+        Column("changes", "string", of=lambda candidate: candidate.changes, says="What becomes of what"),
     ),
     title="what would be tried",
     says="A rewrite that a search would try.",
 )  # fmt: skip
 
 
-def candidates(found: Sequence[Candidate]) -> Table:
+def candidates(rewrites: Sequence[Candidate]) -> Table:
     """Returns a row for each that finds something to change, or may once the model is lowered."""
-    idle = [each.rewrite for each in found if each.operators == 0]
-    return CANDIDATES.of((each for each in found if each.operators != 0), note=_idle_note(idle))
+    idle = [candidate.rewrite for candidate in rewrites if candidate.operators == 0]
+    return CANDIDATES.of(
+        (candidate for candidate in rewrites if candidate.operators != 0), note=_idle_note(idle)
+    )
 
 
 def _idle_note(names: Sequence[str]) -> str:
     return f"nothing to change for {', '.join(names)}" if names else ""
 
 
-def before_and_after(found: Optimization) -> Table:
+def before_and_after(search: Optimization) -> Table:
     """Returns a row for the baseline and one for the result."""
-    baseline, best = found.baseline, found.best
-    macs = _macs(found)
+    baseline, best = search.baseline, search.best
+    macs = _macs(search)
     return OPTIMIZED.of(
-        [("as it is", baseline, macs, ()), ("optimized", best, macs, found.gains)],
-        note="" if found.gains else "none of these figures is a time",
+        [("as it is", baseline, macs, ()), ("optimized", best, macs, search.gains)],
+        note="" if search.gains else "none of these figures is a time",
     )
 
 
-def steps_of(found: Optimization, *, kept: bool | None = None) -> Table:
-    """Returns a row for each step, those that were kept first; `kept` chooses some."""
-    tried = [step for step in found.steps if not step.is_idle and kept in {None, step.kept}]
-    idle = [each.rewrite for each in found.steps if each.is_idle]
+def steps_of(search: Optimization, *, is_kept: bool | None = None) -> Table:
+    """Returns a row for each step, those that were kept first; `is_kept` keeps only those."""
+    tried = [step for step in search.steps if not step.is_idle and is_kept in {None, step.kept}]
+    idle = [step.rewrite for step in search.steps if step.is_idle]
     return OPTIMIZE_STEPS.of(
-        ((each, _macs(found)) for each in sorted(tried, key=lambda each: not each.kept)),
-        title={None: "steps", True: "Steps that stayed", False: "Tried and rejected"}[kept],
-        note="" if kept else _idle_note(idle),
+        ((step, _macs(search)) for step in sorted(tried, key=lambda step: not step.kept)),
+        title={None: "steps", True: "Steps that stayed", False: "Tried and rejected"}[is_kept],
+        note="" if is_kept else _idle_note(idle),
     )
 
 
@@ -180,55 +188,55 @@ def programs_of(searches: Sequence[Optimization]) -> Table:
     every = [
         (search, trial) for search in searches for trial in search.trials if trial.problem is None
     ]
-    front = on_front([(trial, _macs(each)) for each, trial in every])
+    front = on_front([(trial, _macs(search)) for search, trial in every])
     return PROGRAMS.of(
-        _ProgramRow(each.precision, _name(each, trial), trial, _macs(each), is_on_front)
-        for (each, trial), is_on_front in zip(every, front, strict=True)
+        _ProgramRow(search.precision, _name(search, trial), trial, _macs(search), is_on_front)
+        for (search, trial), is_on_front in zip(every, front, strict=True)
     )
 
 
-def _name(found: Optimization, trial: Trial) -> str:
+def _name(search: Optimization, trial: Trial) -> str:
     if not trial.rewrites:
         return "as it is"
-    is_best = found.best is not None and trial.number == found.best.number
+    is_best = search.best is not None and trial.number == search.best.number
     return "optimized" if is_best else f"trial {trial.number + 1}"
 
 
-def _macs(found: Optimization) -> int:
-    return 0 if found.baseline is None else found.baseline.macs
+def _macs(search: Optimization) -> int:
+    return 0 if search.baseline is None else search.baseline.macs
 
 
-def headline(found: Optimization) -> str:
+def headline(search: Optimization) -> str:
     """Says what the search came to, and what that rests on."""
-    subject = f"{found.model} in {found.precision}"
-    gain = least_gain(found.gains)
-    if found.best is None or not found.best.rewrites:
-        on = f" on {found.target}" if found.target else ""
+    subject = f"{search.model} in {search.precision}"
+    gain = least_gain(search.gains)
+    if search.best is None or not search.best.rewrites:
+        on = f" on {search.target}" if search.target else ""
         return f"{subject}: no rewrite makes the program better{on}"
-    names = ", ".join(found.best.rewrites)
+    names = ", ".join(search.best.rewrites)
     if gain is None:
-        how = "counted" if found.best.counted else "predicted"
+        how = "counted" if search.best.counted else "predicted"
         return f"{subject}, with {names}: its coverage of SME2 is {how}; it was not timed"
-    told = format_value("ratio", gain.speed_up)
+    speed_up_text = format_value("ratio", gain.speed_up)
     if gain.interval is not None:
-        low, high = (format_value("ratio", each) for each in (gain.low, gain.high))
-        told = f"{told} (95 % interval {low} … {high})"
-    return f"{subject}, with {names}: {gain.verdict} on {found.target}, speed-up {told}"
+        low, high = (format_value("ratio", bound) for bound in (gain.low, gain.high))
+        speed_up_text = f"{speed_up_text} (95 % interval {low} … {high})"
+    return f"{subject}, with {names}: {gain.verdict} on {search.target}, speed-up {speed_up_text}"
 
 
-def sections(found: Optimization, others: Sequence[Optimization]) -> tuple[Section, ...]:
+def sections(search: Optimization, other_searches: Sequence[Optimization]) -> tuple[Section, ...]:
     """Returns the page: the result, what stayed, what was rejected, and every program.
 
     `others` are searches of the same model in other precisions.
     """
     without = "Figures are those of the program without it, all else as in the result."
-    rejected = steps_of(found, kept=False)
+    rejected = steps_of(search, is_kept=False)
     return (
-        Section("result", "Result", (before_and_after(found),), lead=headline(found)),
-        Section("kept", "Steps that stayed", (steps_of(found, kept=True),), says=without),
+        Section("result", "Result", (before_and_after(search),), lead=headline(search)),
+        Section("kept", "Steps that stayed", (steps_of(search, is_kept=True),), says=without),
         Section("rejected", "Tried and rejected", (rejected,),
                 says=without if rejected.rows else "None: every rewrite that changes something stayed."),
-        Section("programs", "Every program", (programs_of((found, *others)),),
+        Section("programs", "Every program", (programs_of((search, *other_searches)),),
                 says="To the right is more work on SME2, up is nearer to eager float32, a small "
                 "dot is a small program. None of this is a time."),
     )  # fmt: skip

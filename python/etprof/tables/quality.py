@@ -23,14 +23,14 @@ def quality_columns(of: Callable[[Any], TextQuality | None]) -> tuple[Column, ..
 
     def read(name: str) -> Callable[[Any], Any]:
         def value(subject: Any) -> Any:  # noqa: ANN401 - each table has its own subjects
-            found = of(subject)
-            return None if found is None else getattr(found, name)
+            quality = of(subject)
+            return None if quality is None else getattr(quality, name)
 
         return value
 
     def answer(subject: Any) -> str | None:  # noqa: ANN401 - each table has its own subjects
-        found = of(subject)
-        return None if found is None else found.verdict.answer
+        quality = of(subject)
+        return None if quality is None else quality.verdict.answer
 
     return (
         Column("perplexity", "float64", of=read("perplexity"),
@@ -40,9 +40,9 @@ def quality_columns(of: Callable[[Any], TextQuality | None]) -> tuple[Column, ..
                says="÷ that of the float32 model: 1 costs nothing"),
         Column("same_tokens", "float64", "share", title="tokens as float32's", of=read("agreement"),
                says="new tokens that the float32 model gives too, before the first other one"),
-        Column("same_top1", "float64", "share", place="page", of=read("same_top1"),
+        Column("same_top1", "float64", "share", visibility="page", of=read("same_top1"),
                says="places of the text at which the most likely token is the float32 model's"),
-        Column("divergence_nats", "float64", "nats", place="page", of=read("divergence_nats"),
+        Column("divergence_nats", "float64", "nats", visibility="page", of=read("divergence_nats"),
                says="mean Kullback-Leibler divergence from the float32 model's probabilities"),
         Column("quality", "string", of=answer, styles=ANSWER_STYLES,
                says="the verdict on that: passed, failed or unknown; missing where no text was read"),
@@ -55,8 +55,8 @@ def _speed(insight: ExperimentInsight, name: str) -> Any:  # noqa: ANN401 - a Bl
 
 def _rate(name: str, title: str, says: str) -> tuple[Column, ...]:
     def value(insight: ExperimentInsight) -> float | None:
-        found = _speed(insight, name)
-        return None if found is None else float(found.median)
+        rate = _speed(insight, name)
+        return None if rate is None else float(rate.median)
 
     return estimate(
         name, "1/s", lambda e: _speed(e, name), value, title=title, says=says,
@@ -71,10 +71,10 @@ def _traffic(insight: ExperimentInsight) -> StepTraffic | None:
     return trace_step(step, experiment.generation, insight.roofs)
 
 
-def _of_traffic(read: Callable[[StepTraffic], float | None]) -> Callable[[Any], Any]:
+def _of_traffic(getter: Callable[[StepTraffic], float | None]) -> Callable[[Any], Any]:
     def value(insight: ExperimentInsight) -> float | None:
-        found = _traffic(insight)
-        return None if found is None else read(found)
+        traffic = _traffic(insight)
+        return None if traffic is None else getter(traffic)
 
     return value
 
@@ -95,7 +95,7 @@ GENERATION: Final = Table(
                of=_of_traffic(lambda t: t.step.total),
                says="what one step of decode has to read: weights as stored, rows of tables, and the whole "
                "cache once"),
-        Column("step_cache_bytes", "Int64", "bytes", place="page",
+        Column("step_cache_bytes", "Int64", "bytes", visibility="page",
                of=_of_traffic(lambda t: t.step.caches), says="of these, the cache"),
         Column("step_rate", "float64", "GB/s", is_timed=True, title="that is",
                of=_of_traffic(lambda t: t.gigabytes_per_s),

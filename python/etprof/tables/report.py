@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.rollup import Key
     from etprof.tables.verdicts import Headline, VerdictTile
 
-Place = Literal["page", "terminal"]
+Medium = Literal["page", "terminal"]
 DECLARED: Final[dict[str, Table]] = {
     table.name: table
     for table in (
@@ -111,7 +111,7 @@ class Report:
     """Everything that the manifest says."""
 
 
-def report_of(assessment: Assessment, place: Place = "page") -> Report:
+def report_of(assessment: Assessment, medium: Medium = "page") -> Report:
     """Returns what people read there."""
     primary = assessment.primary_findings
     return Report(
@@ -125,13 +125,13 @@ def report_of(assessment: Assessment, place: Place = "page") -> Report:
         silent=verdicts.silent_rules(assessment),
         reference=verdicts.reference_name(assessment.reference),
         answers=findings.REFERENCE.of_each([primary]),
-        sections=report_sections(assessment, place),
+        sections=report_sections(assessment, medium),
         notes=verdicts.notes_of(assessment),
         facts=verdicts.provenance_table(assessment),
     )
 
 
-def report_sections(assessment: Assessment, place: Place = "page") -> list[Section]:
+def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Section]:
     """Returns what people read of a run there, in order; empty parts are left out."""
     comparison = assessment.primary_comparison
 
@@ -148,7 +148,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         Section(
             "launches", "How launches spread", (_of_both_sides(assessment, table("launches")),),
             says="Each step is a process launch: at its height is the share of launches that took "
-            "at most that long. The side whose line stands further left is faster.", place="page",
+            "at most that long. The side whose line stands further left is faster.", visibility="page",
         ),
         Section("threads", "Threads", measurement.thread_tables(assessment.run.experiments)),
         *_time_sections(assessment),
@@ -162,8 +162,8 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         sections += _comparison_parts(comparison)
     if assessment.is_split:
         sections += [
-            *_outlook(assessment),
-            _operator_section(assessment, place),
+            *_sme2_prediction(assessment),
+            _operator_section(assessment, medium),
             _icicle_section(assessment),
             *_split_sections(assessment),
             _rollup_section(assessment),
@@ -182,12 +182,12 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         *_generation_sections(assessment),
         Section("tokens", "What was generated", lines=tokens),
     ]
-    return [section for section in sections if _is_read(section, place)]
+    return [section for section in sections if _is_read(section, medium)]
 
 
 def _generation_sections(assessment: Assessment) -> Iterator[Section]:
-    found = report_table(assessment, "generation")
-    yield Section("generation", found.title, (found,))
+    table = report_table(assessment, "generation")
+    yield Section("generation", table.title, (table,))
     yield from measurement.generation_sections(assessment.run.experiments)
 
 
@@ -214,10 +214,10 @@ def comparison_words(comparison: Comparison) -> tuple[str, str]:
     return verdicts.describe_comparison(comparison), style if is_valid else ""
 
 
-def _is_read(section: Section, place: Place) -> bool:
+def _is_read(section: Section, medium: Medium) -> bool:
     """Whether a part says something, and does so there."""
     has_rows = any(table.rows for table in section.tables)
-    return section.place in {"everywhere", place} and (has_rows or bool(section.lines))
+    return section.visibility in {"everywhere", medium} and (has_rows or bool(section.lines))
 
 
 def _time_sections(assessment: Assessment) -> Iterator[Section]:
@@ -236,7 +236,7 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
     if len(run.experiments) > 1:
         matrix = categories.pivot("group", "experiment", "mean_ns", "share").with_total(_WHOLE)
         title = "Categories of all experiments"
-        yield Section("categories", title, (replace(matrix, title=title),), place="page")
+        yield Section("categories", title, (replace(matrix, title=title),), visibility="page")
 
 
 def _split_sections(assessment: Assessment) -> Iterator[Section]:
@@ -250,12 +250,12 @@ def _split_sections(assessment: Assessment) -> Iterator[Section]:
                 0, replace(classes, title=f"Where an inference's time goes, {experiment.name}")
             )
         lines = _unknown_line(experiment.split.unknown_names)
-        yield Section("split", tables[-1].title, tuple(tables), lines=lines, place="terminal")
+        yield Section("split", tables[-1].title, tuple(tables), lines=lines, visibility="terminal")
 
 
 def _unknown_line(names: Iterable[str]) -> tuple[str, ...]:
-    known = ", ".join(sorted(set(names)))
-    return (f"Not in the category table: {known}",) if known else ()
+    unknown = ", ".join(sorted(set(names)))
+    return (f"Not in the category table: {unknown}",) if unknown else ()
 
 
 def _rollup_section(assessment: Assessment) -> Section:
@@ -266,7 +266,7 @@ def _rollup_section(assessment: Assessment) -> Section:
         for by in (_TITLES if primary.experiment.split.times else ())
     ]
     tables = tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows)
-    return Section("rollups", "What the operators come from", tables, place="page")
+    return Section("rollups", "What the operators come from", tables, visibility="page")
 
 
 def _of_both_sides(assessment: Assessment, table: Table) -> Table:
@@ -292,7 +292,7 @@ def _icicle_section(assessment: Assessment) -> Section:
         "and the microkernels of these. Follow a module's link to see it alone, an operator's to see "
         "what is known of it."
     )
-    return Section("icicle", "Inside an inference", (table,), says=says, place="page")
+    return Section("icicle", "Inside an inference", (table,), says=says, visibility="page")
 
 
 def _intensity_section(assessment: Assessment) -> Section:
@@ -302,12 +302,14 @@ def _intensity_section(assessment: Assessment) -> Section:
     says = (
         f"Further right is more work for each byte, higher is {height}. An operator far to the "
         "left is likelier to wait for memory than for a faster microkernel. "
-        f"{_say_roofs(assessment, table)}"
+        f"{_roof_note(assessment, table)}"
     )
-    return Section("intensity", "Work against bytes (roofline)", (table,), says=says, place="page")
+    return Section(
+        "intensity", "Work against bytes (roofline)", (table,), says=says, visibility="page"
+    )
 
 
-def _say_roofs(assessment: Assessment, table: Table) -> str:
+def _roof_note(assessment: Assessment, table: Table) -> str:
     """Says what the lines are, or why there are none; names what lies above them."""
     if not assessment.run.is_timed:
         return "Times of this target mean nothing, so the device's limits are not drawn."
@@ -317,16 +319,16 @@ def _say_roofs(assessment: Assessment, table: Table) -> str:
             "these threads; `etprof calibrate --peaks` does."
         )
     above = [str(row["label"]) for row in table.records() if row["is_above_roof"]]
-    told = (
+    text = (
         "Lines are the most that products and streams of copies reached on this device: level by "
         "type, sloping by size. None of them is a promise that an operator can get there."
     )
     if above:
-        told += (
+        text += (
             f" Faster than its line by more than noise: {', '.join(above)}. Its work, its bytes or "
             "the peaks are not what they are taken for."
         )
-    return told
+    return text
 
 
 def _why_not_section(assessment: Assessment) -> Section:
@@ -358,7 +360,7 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
     ledger = comparisons.sides_named(comparisons.LEDGER.of_each([comparison]), comparison)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.VALIDITY.of_each([comparison])
-    yield Section("validity", "May this be believed?", (conditions,), place="page")
+    yield Section("validity", "May this be believed?", (conditions,), visibility="page")
 
 
 def _amdahl_sentence(panel: AmdahlPanel) -> str:
@@ -374,26 +376,26 @@ def _amdahl_sentence(panel: AmdahlPanel) -> str:
     )
 
 
-def _outlook(assessment: Assessment) -> Iterator[Section]:
+def _sme2_prediction(assessment: Assessment) -> Iterator[Section]:
     """What SME2 could do for this model, where no experiment had it."""
     run = assessment.run
     if any(e.sme != "off" for e in run.experiments):
         return
-    found = predict_sme2(assessment.primary, run.loaded.peaks)
-    if found is not None:
-        types = " and ".join(found.packed_types)
-        told = f" (type {types} in their names)" if types else ""
+    prediction = predict_sme2(assessment.primary, run.loaded.peaks)
+    if prediction is not None:
+        types = " and ".join(prediction.packed_types)
+        types_note = f" (type {types} in their names)" if types else ""
         text = (
             "No experiment here had SME. On a CPU with SME2, "
-            f"{found.backends} has kernels for "
-            f"{count_of(found.operators, 'operator')} of this program{told}. They take "
-            f"{format_share(found.share)} of an inference on this CPU: if they took no time at "
-            f"all, the whole would be {format_ratio(found.ceiling)} as fast. That is a ceiling, "
+            f"{prediction.backends} has kernels for "
+            f"{count_of(prediction.operators, 'operator')} of this program{types_note}. They take "
+            f"{format_share(prediction.share)} of an inference on this CPU: if they took no time at "
+            f"all, the whole would be {format_ratio(prediction.ceiling)} as fast. That is a ceiling, "
             "not a forecast."
         )
-        if found.unknown:
-            text += f" Of {count_of(found.unknown, 'operator')} more it is not known."
-        if (bound := found.bound) is not None:
+        if prediction.unknown:
+            text += f" Of {count_of(prediction.unknown, 'operator')} more it is not known."
+        if (bound := prediction.bound) is not None:
             text += (
                 f" By the peaks of {bound.device} SME2 makes it {format_ratio(bound.low)} to "
                 f"{format_ratio(bound.high)} as fast at most: if each of these operators were as "
@@ -407,7 +409,7 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
         yield Section("outlook", "What SME2 could do", lines=(text,))
 
 
-def _operator_section(assessment: Assessment, place: Place) -> Section:
+def _operator_section(assessment: Assessment, medium: Medium) -> Section:
     """The primary comparison's operators side by side, or those of the one experiment.
 
     Terminals have the operators of each experiment beside.
@@ -425,8 +427,8 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
         name for experiment in assessment.run.experiments for name in experiment.split.unknown_names
     ]
     return Section(
-        "operators", "Operators", (table.sorted() if place == "page" else table,),
+        "operators", "Operators", (table.sorted() if medium == "page" else table,),
         says=f"{grades} {of}" if counted else "",
-        lines=_unknown_line(unknown) if place == "page" else (),
-        place="everywhere" if comparison is not None and assessment.run.is_timed else "page",
+        lines=_unknown_line(unknown) if medium == "page" else (),
+        visibility="everywhere" if comparison is not None and assessment.run.is_timed else "page",
     )  # fmt: skip

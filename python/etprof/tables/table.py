@@ -12,10 +12,10 @@ from etprof.base.units import count_of
 Dtype = Literal["string", "Int64", "boolean", "float64"]
 """pandas' own names."""
 Value = str | int | float | bool | None
-Place = Literal["everywhere", "several", "page", "data"]
+Visibility = Literal["everywhere", "several", "page", "data"]
 """Who sees a column: everyone, which is for the few that fit a terminal; everyone, where its values
 differ; only pages and programs; only programs."""
-_SEEN_IN: Final[dict[Place, tuple[Place, ...]]] = {
+_SEEN_IN: Final[dict[Visibility, tuple[Visibility, ...]]] = {
     "everywhere": ("everywhere", "several"),
     "page": ("everywhere", "several", "page"),
     "data": ("everywhere", "several", "page", "data"),
@@ -36,7 +36,7 @@ class Column:
     title: str | None = None
     of: Callable[[Any], Value] | None = None
     """Its value of a subject; None: the subject is a mapping that has it by name."""
-    place: Place = "everywhere"
+    visibility: Visibility = "everywhere"
     bounds: tuple[str, str] | None = None
     """The columns with the ends of its 95 % interval, which people see beside it."""
     step: str = ""
@@ -84,8 +84,8 @@ def estimate(  # noqa: PLR0913 - a column's declaration
 
     def end(which: str) -> Callable[[Any], float | None]:
         def read(subject: Any) -> float | None:  # noqa: ANN401 - each table has its own subjects
-            found = getattr(of(subject), "interval", None)
-            return None if found is None else float(getattr(found, which))
+            bounds = getattr(of(subject), "interval", None)
+            return None if bounds is None else float(getattr(bounds, which))
 
         return read
 
@@ -93,8 +93,10 @@ def estimate(  # noqa: PLR0913 - a column's declaration
     shared: dict[str, Any] = {"dtype": "float64", "unit": unit, "is_timed": True}
     return (
         Column(name, **shared, title=title, bounds=(low, high), of=value, says=says),
-        Column(low, **shared, place="data", of=end("low"), says=f"lower end of {interval}"),
-        Column(high, **shared, place="data", of=end("high"), says="upper end of that interval"),
+        Column(low, **shared, visibility="data", of=end("low"), says=f"lower end of {interval}"),
+        Column(
+            high, **shared, visibility="data", of=end("high"), says="upper end of that interval"
+        ),
     )
 
 
@@ -104,8 +106,8 @@ def speed_up(
     """The speed-up of an effect with its interval; missing without one."""
 
     def value(subject: Any) -> Value:  # noqa: ANN401 - each table has its own subjects
-        found = of(subject)
-        return None if found is None else float(found.speed_up)
+        effect = of(subject)
+        return None if effect is None else float(effect.speed_up)
 
     return estimate("speed_up", "ratio", of, value, says=says, title=title)
 
@@ -124,7 +126,7 @@ class Table:
     from_each: str = ""
     """What of an assessment has rows here: run, experiment(s), insight, comparison, findings, cost,
     output, or what was counted by mode."""
-    rows_of: Callable[[Any], Iterable[object]] = lambda each: (each,)
+    rows_of: Callable[[Any], Iterable[object]] = lambda source: (source,)
     """The subjects of the rows of each of these."""
     by: str = ""
     """Column that says which rows matter most, where there are too many; empty: all rows count."""
@@ -140,9 +142,9 @@ class Table:
         )
         return replace(self, rows=rows, **changes)  # type: ignore[arg-type]
 
-    def of_each(self, things: Iterable[object]) -> Table:
+    def of_each(self, sources: Iterable[object]) -> Table:
         """Fills the declaration with the rows of each run, experiment, or whatever it is made of."""
-        return self.of(subject for each in things for subject in self.rows_of(each))
+        return self.of(subject for source in sources for subject in self.rows_of(source))
 
     @property
     def names(self) -> list[str]:
@@ -170,22 +172,24 @@ class Table:
         """Lays rows out as a matrix: columns for each value of `across`, with figures of `names`.
 
         Rows are those that differ in the columns of `down`, which stay.
-        `join` makes one figure of two that share a place; sums, unless it says otherwise.
+        `join` makes one figure of two that share a cell; sums, unless it says otherwise.
         """
         heads = [self._index(name) for name in ([down] if isinstance(down, str) else down)]
         top = self._index(across)
         figures = {name: self._index(name) for name in names}
         joined: dict[tuple[tuple[Value, ...], Value, str], float] = {}
         rows = [(tuple(row[index] for index in heads), row) for row in self.rows]
-        for head, each in rows:
+        for head, row in rows:
             for name, index in figures.items():
-                if (value := each[index]) is not None:
-                    place = (head, each[top], name)
-                    known = joined.get(place)
-                    joined[place] = float(value) if known is None else join(known, float(value))
-        tops = list(dict.fromkeys(each[top] for each in self.rows))
+                if (value := row[index]) is not None:
+                    cell = (head, row[top], name)
+                    previous = joined.get(cell)
+                    joined[cell] = (
+                        float(value) if previous is None else join(previous, float(value))
+                    )
+        tops = list(dict.fromkeys(row[top] for row in self.rows))
         columns = (
-            replace(self.columns[index], name=f"{name}_{over}", place="everywhere", bounds=None,
+            replace(self.columns[index], name=f"{name}_{over}", visibility="everywhere", bounds=None,
                     has_bar=False, title=str(over) if name == names[0] else None)
             for over in tops for name, index in figures.items()
         )  # fmt: skip
@@ -194,7 +198,7 @@ class Table:
             for head in dict.fromkeys(head for head, _ in rows)
         )
         first = (
-            replace(column, place="everywhere") if column.place == "data" else column
+            replace(column, visibility="everywhere") if column.visibility == "data" else column
             for column in (self.columns[index] for index in heads)
         )
         name = f"{self.name}_by_{across}"
@@ -223,8 +227,8 @@ class Table:
         if len(self.rows) <= count or not self._is_ordered:
             return self
         rows = self.sorted().rows
-        rest = self._sum(count_of(len(rows) - count, "other"), rows[count:])
-        return replace(self, rows=(*rows[:count], rest))
+        remainder = self._sum(count_of(len(rows) - count, "other"), rows[count:])
+        return replace(self, rows=(*rows[:count], remainder))
 
     def with_total(self, label: str) -> Table:
         """Adds the sum of all rows."""
@@ -233,7 +237,7 @@ class Table:
     def _sum(self, label: str, rows: Sequence[tuple[Value, ...]]) -> tuple[Value, ...]:
         """One row under the label, which stands in the first column that people read."""
         texts = (column for column in self.columns if column.dtype == "string")
-        name = next(column.name for column in texts if column.place in {"everywhere", "page"})
+        name = next(column.name for column in texts if column.visibility in {"everywhere", "page"})
         return tuple(
             label
             if column.name == name
@@ -250,25 +254,26 @@ class Table:
     def _index(self, name: str) -> int:
         return next(i for i, column in enumerate(self.columns) if column.name == name)
 
-    def seen(self, place: Place) -> Table:
-        """Keeps what is seen at that place: columns that are for it and know something."""
+    def visible_in(self, visibility: Visibility) -> Table:
+        """Keeps the columns that are shown there and have values."""
         keep = [
             index
             for index, column in enumerate(self.columns)
-            if column.place in _SEEN_IN[place] and (place == "data" or self._tells(index))
+            if column.visibility in _SEEN_IN[visibility]
+            and (visibility == "data" or self._is_informative(index))
         ]
         rows = tuple(tuple(row[index] for index in keep) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in keep), rows=rows)
 
-    def knows(self, name: str) -> bool:
-        """Whether any row has something in the column; without rows nobody knows."""
+    def has_values(self, name: str) -> bool:
+        """Whether any row has a value in the column; True without rows."""
         index = self._index(name)
         return not self.rows or any(row[index] is not None for row in self.rows)
 
-    def _tells(self, index: int) -> bool:
+    def _is_informative(self, index: int) -> bool:
         """Whether people learn anything from a column."""
         column, values = self.columns[index], {row[index] for row in self.rows}
-        if column.place == "several":
+        if column.visibility == "several":
             return len(values - {None}) > 1
         return values != {None}
 
@@ -284,7 +289,7 @@ class Section:
     """A fact, above the tables."""
     says: str = ""
     """How the tables are read; only pages have room for it."""
-    place: Literal["everywhere", "page", "terminal"] = "everywhere"
+    visibility: Literal["everywhere", "page", "terminal"] = "everywhere"
     """Where people read it."""
     lines: tuple[str, ...] = ()
     """Below the tables."""

@@ -143,7 +143,7 @@ class VerdictTile(NamedTuple):
 
     label: str
     value: str
-    beside: str = ""
+    caption: str = ""
 
 
 def describe_subject(assessment: Assessment) -> str:
@@ -152,14 +152,14 @@ def describe_subject(assessment: Assessment) -> str:
     if facts is None:
         return clean(str(assessment.run.source))
     model, cpu = facts.model, facts.cpu
-    words = [
+    details = [
         model.precision,
         model.backend,
         facts.platform,
         (cpu.model_name or cpu.architecture) if cpu else None,
         (facts.created_at or "")[:10],
     ]
-    return " · ".join(word for word in words if word)
+    return " · ".join(detail for detail in details if detail)
 
 
 def head_of(assessment: Assessment) -> Headline:
@@ -176,7 +176,7 @@ def head_of(assessment: Assessment) -> Headline:
     figure = format_duration(latency.steady.median) if latency else MISSING
     return Headline(
         figure=figure,
-        badge=_badge_alone(assessment),
+        badge=_single_experiment_badge(assessment),
         text=primary.name,
         plain=(f"An inference takes {figure}. " if figure != MISSING else "")
         + (
@@ -209,7 +209,7 @@ def _describe_interval(steady: BlockedMedian) -> str:
     return f"95 % interval of the median {between}"
 
 
-def _badge_alone(assessment: Assessment) -> str:
+def _single_experiment_badge(assessment: Assessment) -> str:
     if assessment.run.wrong:
         return WRONG
     return "no comparison" if assessment.primary.experiment.split.times else "not representative"
@@ -249,9 +249,9 @@ def tiles_of(assessment: Assessment) -> list[VerdictTile]:
     if split is None:
         return _emulated_tiles(assessment)
     if comparison is not None and comparison.times and comparison.times.ledger:
-        chosen = {entry.label: entry for entry in comparison.times.ledger}
+        ledger = {row.label: row for row in comparison.times.ledger}
         labels = ("Steady inference", *_TILE_LABELS)
-        return [_ledger_tile(chosen[label]) for label in labels]
+        return [_ledger_tile(ledger[label]) for label in labels]
     latency = assessment.primary.experiment.latency
     if latency is None:
         return [
@@ -273,9 +273,9 @@ def _duration(summary: BlockedMedian | None) -> str:
     return MISSING if summary is None else format_duration(summary.median)
 
 
-def _ledger_tile(entry: LedgerEntry) -> VerdictTile:
-    value = format_value(entry.unit, entry.candidate)
-    return VerdictTile(entry.label, value, f"baseline {format_value(entry.unit, entry.baseline)}")
+def _ledger_tile(row: LedgerEntry) -> VerdictTile:
+    value = format_value(row.unit, row.candidate)
+    return VerdictTile(row.label, value, f"baseline {format_value(row.unit, row.baseline)}")
 
 
 def _emulated_tiles(assessment: Assessment) -> list[VerdictTile]:
@@ -306,23 +306,23 @@ class RouteSummary(NamedTuple):
 def route_counts(insight: ExperimentInsight) -> Counter[str]:
     """Returns how many convolutions and matrix products took each SME route."""
     compute = (d.evidence for d in insight.details if d.evidence.could_use_sme2)
-    return Counter(each.route.answer for each in compute)
+    return Counter(evidence.route.answer for evidence in compute)
 
 
 def describe_routes(insight: ExperimentInsight) -> RouteSummary:
     """Counts the SME routes, proven, named and unknown apart; what nobody counted is no zero."""
     compute = [d.evidence for d in insight.details if d.evidence.could_use_sme2]
-    unit, found = insight.sme_unit, route_counts(insight)
+    unit, counts = insight.sme_unit, route_counts(insight)
     if not compute:
         return RouteSummary(MISSING, "There is no convolution or matrix product.", unit)
-    if all(each.is_counted for each in compute):
-        figure = f"{found['proven']} of {len(compute)}"
+    if all(evidence.is_counted for evidence in compute):
+        figure = f"{counts['proven']} of {len(compute)}"
         text = f"{figure} convolutions and matrix products ran on {unit}."
         return RouteSummary(figure, text, unit)
-    said = [f"{found[key]} {key}" for key in ("proven", "named", "unknown") if found[key]]
-    figure = f"{', '.join(said)} of {len(compute)}" if said else MISSING
-    told = [says.format(found[key], unit) for key, says in _ROUTES.items() if found[key]]
-    text = f"Of {len(compute)} convolutions and matrix products: {'; '.join(told)}."
+    named_counts = [f"{counts[key]} {key}" for key in ("proven", "named", "unknown") if counts[key]]
+    figure = f"{', '.join(named_counts)} of {len(compute)}" if named_counts else MISSING
+    clauses = [says.format(counts[key], unit) for key, says in _ROUTES.items() if counts[key]]
+    text = f"Of {len(compute)} convolutions and matrix products: {'; '.join(clauses)}."
     return RouteSummary(figure, text, unit)
 
 
@@ -331,14 +331,14 @@ def platform_warning(assessment: Assessment) -> str | None:
     manifest = assessment.run.manifest
     kind = find_kind(manifest.platform) if manifest else None
     if not assessment.run.is_timed and (kind is None or kind.policy.proves_times):
-        kind = next(each for each in TARGETS if not each.policy.proves_times)
+        kind = next(target_kind for target_kind in TARGETS if not target_kind.policy.proves_times)
     return kind.warning if kind else None
 
 
 def alarm_of(run: RunAnalysis) -> str | None:
     """Returns the banner of a run whose outputs are wrong: it stands above every figure."""
-    told = "; ".join(each.text for each in run.wrong)
-    return f"No time of a wrong answer counts. {told}." if told else None
+    reasons = "; ".join(verdict.text for verdict in run.wrong)
+    return f"No time of a wrong answer counts. {reasons}." if reasons else None
 
 
 def notes_of(assessment: Assessment) -> list[str]:
@@ -349,9 +349,9 @@ def notes_of(assessment: Assessment) -> list[str]:
 
 def silent_rules(assessment: Assessment) -> list[str]:
     """Names the checks that found nothing."""
-    found = assessment.primary_findings
-    fired = {finding.rule for finding in found.findings}
-    return [f"{RULES[name].looks_for} ({name})" for name in found.checked if name not in fired]
+    primary = assessment.primary_findings
+    fired = {finding.rule for finding in primary.findings}
+    return [f"{RULES[name].looks_for} ({name})" for name in primary.checked if name not in fired]
 
 
 def reference_name(reference: RunAnalysis | None) -> str:
@@ -376,10 +376,10 @@ def provenance_table(assessment: Assessment) -> Table:
 def flatten(name: str, value: object) -> Iterator[tuple[str, str | None]]:
     """Yields every fact in a value under its name, nested names joined by dots."""
     if isinstance(value, dict) and value:
-        for key, entry in value.items():
-            yield from flatten(f"{name}.{key}", entry)
+        for key, nested in value.items():
+            yield from flatten(f"{name}.{key}", nested)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for index, entry in enumerate(value):
-            yield from flatten(f"{name}[{index}]", entry)
+        for index, nested in enumerate(value):
+            yield from flatten(f"{name}[{index}]", nested)
     else:
         yield name, value if isinstance(value, str | None) else json.dumps(value)

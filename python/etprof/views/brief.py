@@ -49,11 +49,11 @@ class BriefAnswer:
         bar = page.bar(brief.bar_title, brief.bar)
         needed = sum(map(page.least, brief.points))
         most = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
-        lines = [*page.told(brief.told, most), *bar]
+        lines = [*page.told(brief.headlines, most), *bar]
         room = MOST_LINES - len(lines) - len(ends)
         listed, left_out = page.listed(brief, room)
         is_told = any("--full" in end for end in brief.ends)
-        if (left_out or brief.rest) and not is_told:
+        if (left_out or brief.details) and not is_told:
             counted = f"{left_out} more" if left_out else "more"
             listed = [*page.listed(brief, room - 1)[0], Text(f"{counted}: --full")]
         yield from (*lines, *listed, *ends)
@@ -169,7 +169,7 @@ def render_brief(brief: Brief) -> BriefAnswer:
 
 def render_whole(brief: Brief) -> Iterator[RenderableType]:
     """Yields everything that the answer has: what `--full` prints."""
-    for each in (*brief.told, brief.table, *brief.lines, *brief.rest, *brief.ends):
+    for each in (*brief.headlines, brief.table, *brief.lines, *brief.details, *brief.ends):
         if isinstance(each, AnswerLine):
             yield words(clean_lines(each.text), style=each.style)
         elif isinstance(each, str):

@@ -10,7 +10,7 @@ from etprof.base.units import MISSING, format_range, format_ratio, format_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from etprof.tables.table import Column, Place, Table, Value
+    from etprof.tables.table import Column, Table, Value, Visibility
 
 _INTERVAL: Final = "95 % interval"
 
@@ -43,17 +43,17 @@ class ShownColumn:
         return 2 * self.column.dropped_first + self.is_interval
 
 
-def shown_columns(table: Table, place: Place) -> list[ShownColumn]:
+def shown_columns(table: Table, place: Visibility) -> list[ShownColumn]:
     """Returns what is seen there, each estimate with its interval behind it."""
     found = []
-    for column in table.seen(place).columns:
+    for column in table.visible_in(place).columns:
         found.append(ShownColumn(column, column.heading))
-        if column.bounds is not None and any(map(table.knows, column.bounds)):
+        if column.bounds is not None and any(map(table.has_values, column.bounds)):
             found.append(ShownColumn(column, _INTERVAL))
     return found
 
 
-def shown_rows(table: Table, place: Place) -> list[list[Cell]]:
+def shown_rows(table: Table, place: Visibility) -> list[list[Cell]]:
     """Returns the cells under `shown_columns`."""
     readers = [_reader(table, shown) for shown in shown_columns(table, place)]
     return [[read(row) for read in readers] for row in table.rows]

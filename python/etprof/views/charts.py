@@ -296,7 +296,7 @@ def steps_of(table: Table) -> View | None:
 def roofline_of(table: Table) -> View | None:
     """Operators by work for each byte, and by rate or else by work; None for other tables."""
     records = table.records() if table.name == "intensity" else []
-    height = "gflops" if table.knows("gflops") else "macs"
+    height = "gflops" if table.has_values("gflops") else "macs"
     known = [r for r in records if r[height] and r["macs_per_byte"]]
     rights, ups = ([math.log10(float(r[name] or 1)) for r in known]
                    for name in ("macs_per_byte", height))  # fmt: skip

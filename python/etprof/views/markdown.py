@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.tables.alternatives import RunsSideBySide
     from etprof.tables.report import Report
-    from etprof.tables.table import Place, Section, Table
+    from etprof.tables.table import Section, Table, Visibility
 
 _MOST_ROWS: Final = 20
 
@@ -115,7 +115,7 @@ def _findings(report: Report) -> Iterator[str]:
     yield from ("", f"Checks that found nothing: {silent}.", "")
 
 
-def markdown_table(table: Table, place: Place = "everywhere") -> list[str]:
+def markdown_table(table: Table, place: Visibility = "everywhere") -> list[str]:
     """Returns the lines of a table, an empty one behind them."""
     headings = [shown.heading for shown in shown_columns(table, place)]
     rows = ((cell.text for cell in row) for row in shown_rows(table, place))

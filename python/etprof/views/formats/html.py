@@ -144,7 +144,7 @@ def _level(shown: ShownColumn, *, is_header: bool) -> int:
     """Where a column is seen at first, for itself."""
     if is_header or (shown.column.name in _SMALLEST and not shown.is_interval):
         return 0
-    is_usual = shown.column.place == "everywhere" and shown.column.dtype != "boolean"
+    is_usual = shown.column.visibility == "everywhere" and shown.column.dtype != "boolean"
     return 1 if is_usual and not shown.is_interval else 2
 
 
