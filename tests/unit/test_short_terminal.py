@@ -22,7 +22,7 @@ from etprof.history.store import open_store
 from etprof.tables.brief import AnswerLine, AnswerPoint, BarPart, Brief
 from etprof.views.brief import BriefAnswer
 from etprof.views.fitting import fold
-from etprof.views.terminal import words
+from etprof.views.terminal import folded_text
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.upstream_files import runner_log
@@ -377,7 +377,7 @@ def test_the_whole_answer_has_a_long_command_too() -> None:
         "  etprof profile out_small/optimize_fp16/a.pte --against out_small/optimize_fp16/b.pte"
     )
     console = Console(file=io.StringIO(), width=60)
-    console.print(words(("What next?\n", "bold"), command))
+    console.print(folded_text(("What next?\n", "bold"), command))
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "What next?", *fold(command, 60)
     ]  # fmt: skip

@@ -53,14 +53,14 @@ def show(*renderables: Table | RenderableType | Path) -> None:
     from rich.console import Console
 
     from etprof.tables.table import Table
-    from etprof.views.terminal import terminal_table, words
+    from etprof.views.terminal import folded_text, terminal_table
 
     console = Console()
     for renderable in renderables:
         if isinstance(renderable, Path):
             print(clean_lines(str(renderable)))
         elif isinstance(renderable, str):
-            console.print(words(clean_lines(renderable)), crop=False)
+            console.print(folded_text(clean_lines(renderable)), crop=False)
         elif not isinstance(renderable, Table):
             console.print(renderable, crop=False)
         elif renderable.rows:

@@ -18,7 +18,7 @@ from etprof.history.whereabouts import find_run_directory
 from etprof.tables.brief import AnswerLine, Brief
 from etprof.tables.table import Column, Table
 from etprof.views.markdown import escape, markdown_table
-from etprof.views.terminal import terminal_table, words
+from etprof.views.terminal import folded_text, terminal_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,8 +285,8 @@ def check_on_terminal(result: CheckResult) -> RenderableType:
     renderables: list[RenderableType] = []
     if result.entries:
         renderables.append(terminal_table(CHECK.of(result.entries)))
-    renderables += [words(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
-    return Group(*renderables, words(_headline(result), style="bold"))
+    renderables += [folded_text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
+    return Group(*renderables, folded_text(_headline(result), style="bold"))
 
 
 def _markdown(result: CheckResult) -> str:

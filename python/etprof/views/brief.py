@@ -13,7 +13,7 @@ from etprof.base.text import as_ascii, clean_lines
 from etprof.base.units import format_share
 from etprof.tables.brief import AnswerLine, UnbrokenLine
 from etprof.views.fitting import cut, fit, fold, folded
-from etprof.views.terminal import cells_of, terminal_table, words
+from etprof.views.terminal import cells_of, folded_text, terminal_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,15 +45,15 @@ class BriefAnswer:
         """What comes first is cut least; where rows are left out, the last line counts them."""
         page = _TerminalPage(options.max_width, in_ascii=options.ascii_only)
         brief = self.brief
-        ends = [line for each in brief.ends for line in page.styled(each)]
+        ends = [line for text in brief.ends for line in page.styled(text)]
         bar = page.bar(brief.bar_title, brief.bar)
-        needed = sum(map(page.least, brief.points))
-        most = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
-        lines = [*page.told(brief.headlines, most), *bar]
+        needed = sum(map(page.minimum_lines, brief.points))
+        line_limit = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
+        lines = [*page.headlines(brief.headlines, line_limit), *bar]
         room = MOST_LINES - len(lines) - len(ends)
         listed, left_out = page.listed(brief, room)
-        is_told = any("--full" in end for end in brief.ends)
-        if (left_out or brief.details) and not is_told:
+        is_mentioned = any("--full" in end for end in brief.ends)
+        if (left_out or brief.details) and not is_mentioned:
             counted = f"{left_out} more" if left_out else "more"
             listed = [*page.listed(brief, room - 1)[0], Text(f"{counted}: --full")]
         yield from (*lines, *listed, *ends)
@@ -72,31 +72,35 @@ class _TerminalPage:
 
     def _folded(self, text: str, indent: int = 0) -> list[str]:
         """Returns lines in which no name does harm: paths and messages come as they are."""
-        shown = clean_lines(text)
-        shown = as_ascii(shown) if self.in_ascii else shown
-        return [shown] if isinstance(text, UnbrokenLine) else fold(shown, self.width - indent)
+        printable = clean_lines(text)
+        printable = as_ascii(printable) if self.in_ascii else printable
+        return (
+            [printable] if isinstance(text, UnbrokenLine) else fold(printable, self.width - indent)
+        )
 
-    def told(self, told: Sequence[AnswerLine], most: int) -> list[Text]:
+    def headlines(self, headlines: Sequence[AnswerLine], line_limit: int) -> list[Text]:
         """Returns the sentences; those that come last give way."""
-        found: list[Text] = []
-        for number, each in enumerate(told):
-            room = most - len(found) - (len(told) - number - 1)
-            found += self._cut(each.text, room, each.style)
-        return found
+        lines: list[Text] = []
+        for number, headline in enumerate(headlines):
+            room = line_limit - len(lines) - (len(headlines) - number - 1)
+            lines += self._cut(headline.text, room, headline.style)
+        return lines
 
-    def bar(self, title: str, parts: Sequence[BarPart]) -> list[Text]:
+    def bar(self, title: str, segments: Sequence[BarPart]) -> list[Text]:
         """Returns the bar and what its signs mean; nothing of no parts."""
-        if not parts:
+        if not segments:
             return []
         room = min(self.width, _LONGEST_BAR)
         signs = as_ascii(_SIGNS) if self.in_ascii else _SIGNS
-        drawn = list(zip(parts, signs, _STYLES, strict=False))
+        drawn = list(zip(segments, signs, _STYLES, strict=False))
         bar, start = _line("", ""), 0.0
-        for part, sign, style in drawn:
-            cells = round((start + part.share) * room) - round(start * room)
+        for segment, sign, style in drawn:
+            cells = round((start + segment.share) * room) - round(start * room)
             bar.append(sign * cells, style)
-            start += part.share
-        legend = [f"{sign} {part.label} {_percent(part)}".rstrip() for part, sign, _ in drawn]
+            start += segment.share
+        legend = [
+            f"{sign} {segment.label} {_percent(segment)}".rstrip() for segment, sign, _ in drawn
+        ]
         return [*self.styled(f"{title}:"), bar, *_packed(legend, self.width)]
 
     def listed(self, brief: Brief, room: int) -> tuple[list[Text], int]:
@@ -104,15 +108,15 @@ class _TerminalPage:
         points = self._points(brief.points, room)
         rows, left_rows = self._rows(brief.table, room - len(points))
         lines: list[Text] = []
-        for number, each in enumerate(brief.lines):
-            text, style = (each, "") if isinstance(each, str) else each
+        for number, line in enumerate(brief.lines):
+            text, style = (line, "") if isinstance(line, str) else line
             folded_lines = self.styled(text, style)
             if len(points) + len(rows) + len(lines) + len(folded_lines) > room:
                 return [*points, *rows, *lines], left_rows + len(brief.lines) - number
             lines += folded_lines
         return [*points, *rows, *lines], left_rows
 
-    def least(self, point: AnswerPoint) -> int:
+    def minimum_lines(self, point: AnswerPoint) -> int:
         """Returns how many lines a point takes at least: a command is whole, or cannot be copied."""
         if not point.action.startswith(_COMMAND):
             return 1 + bool(point.action)
@@ -120,23 +124,25 @@ class _TerminalPage:
 
     def _points(self, points: Sequence[AnswerPoint], room: int) -> list[Text]:
         """Every point has an equal share of the room, its action what the text leaves."""
-        found: list[Text] = []
-        points = points[: sum(n <= room for n in itertools.accumulate(map(self.least, points)))]
+        lines: list[Text] = []
+        points = points[
+            : sum(n <= room for n in itertools.accumulate(map(self.minimum_lines, points)))
+        ]
         for number, point in enumerate(points):
-            later = sum(map(self.least, points[number + 1 :]))
-            least, left = self.least(point), room - len(found)
-            share = max(least, min(left // (len(points) - number), left - later))
-            text = self._cut(point.text, share - least + 1, point.style)
-            found += text
+            later = sum(map(self.minimum_lines, points[number + 1 :]))
+            minimum, available = self.minimum_lines(point), room - len(lines)
+            share = max(minimum, min(available // (len(points) - number), available - later))
+            text = self._cut(point.text, share - minimum + 1, point.style)
+            lines += text
             if point.action.startswith(_COMMAND):
-                found += self.styled(_INDENT + point.action)
+                lines += self.styled(_INDENT + point.action)
             elif point.action:
-                found += self._cut(point.action, share - len(text), "", _INDENT)
-        return found
+                lines += self._cut(point.action, share - len(text), "", _INDENT)
+        return lines
 
-    def _cut(self, text: str, most: int, style: str, indent: str = "") -> list[Text]:
+    def _cut(self, text: str, line_limit: int, style: str, indent: str = "") -> list[Text]:
         """Returns a text in at most that many lines, and in one at least."""
-        lines = cut(self._folded(text, len(indent)), max(1, most), self.width - len(indent))
+        lines = cut(self._folded(text, len(indent)), max(1, line_limit), self.width - len(indent))
         return [_line(f"{indent}{line}", style) for line in lines]
 
     def _rows(self, table: Table | None, room: int) -> tuple[list[Text], int]:
@@ -152,13 +158,13 @@ class _TerminalPage:
             columns, widths,
         )  # fmt: skip
         for number, row in enumerate(cells):
-            shown = _row(
+            row_lines = _row(
                 [(_cell(row[index], width), row[index].style) for index, width in widths.items()],
                 columns, widths,
             )  # fmt: skip
-            if len(lines) + len(shown) > room:
+            if len(lines) + len(row_lines) > room:
                 return lines, len(cells) - number
-            lines += shown
+            lines += row_lines
         return lines, 0
 
 
@@ -169,14 +175,14 @@ def render_brief(brief: Brief) -> BriefAnswer:
 
 def render_whole(brief: Brief) -> Iterator[RenderableType]:
     """Yields everything that the answer has: what `--full` prints."""
-    for each in (*brief.headlines, brief.table, *brief.lines, *brief.details, *brief.ends):
-        if isinstance(each, AnswerLine):
-            yield words(clean_lines(each.text), style=each.style)
-        elif isinstance(each, str):
-            shown = clean_lines(each)
-            yield words(UnbrokenLine(shown) if isinstance(each, UnbrokenLine) else shown)
-        elif each is not None and each.rows:
-            yield terminal_table(each)
+    for block in (*brief.headlines, brief.table, *brief.lines, *brief.details, *brief.ends):
+        if isinstance(block, AnswerLine):
+            yield folded_text(clean_lines(block.text), style=block.style)
+        elif isinstance(block, str):
+            text = clean_lines(block)
+            yield folded_text(UnbrokenLine(text) if isinstance(block, UnbrokenLine) else text)
+        elif block is not None and block.rows:
+            yield terminal_table(block)
 
 
 def _line(text: str, style: str) -> Text:
@@ -191,7 +197,7 @@ def _row(
     cells: list[tuple[list[str], str]], columns: Sequence[ShownColumn], widths: dict[int, int]
 ) -> list[Text]:
     """Returns the lines of a row; cells with fewer lines end at its first."""
-    shown = []
+    row_lines = []
     for number in range(max(len(lines) for lines, _ in cells)):
         line = _line("", "")
         for (lines, style), (index, width) in zip(cells, widths.items(), strict=True):
@@ -200,20 +206,20 @@ def _row(
             padded = blanks + text if columns[index].column.is_number else text + blanks
             line.append(padded, style).append(" " * _GAP)
         line.rstrip()
-        shown.append(line)
-    return shown
+        row_lines.append(line)
+    return row_lines
 
 
-def _percent(part: BarPart) -> str:
-    return format_share(part.share) if not part.label[:1].isdigit() else ""
+def _percent(segment: BarPart) -> str:
+    return format_share(segment.share) if not segment.label[:1].isdigit() else ""
 
 
-def _packed(entries: Iterable[str], width: int) -> list[Text]:
+def _packed(labels: Iterable[str], width: int) -> list[Text]:
     """Puts as many entries on a line as fit."""
     lines: list[str] = []
-    for entry in entries:
-        if lines and cell_len(lines[-1]) + _GAP + cell_len(entry) <= width:
-            lines[-1] += " " * _GAP + entry
+    for label in labels:
+        if lines and cell_len(lines[-1]) + _GAP + cell_len(label) <= width:
+            lines[-1] += " " * _GAP + label
         else:
-            lines.append(entry)
+            lines.append(label)
     return [_line(line, "") for line in lines]

@@ -43,47 +43,47 @@ class ShownColumn:
         return 2 * self.column.dropped_first + self.is_interval
 
 
-def shown_columns(table: Table, place: Visibility) -> list[ShownColumn]:
+def shown_columns(table: Table, visibility: Visibility) -> list[ShownColumn]:
     """Returns what is seen there, each estimate with its interval behind it."""
-    found = []
-    for column in table.visible_in(place).columns:
-        found.append(ShownColumn(column, column.heading))
+    columns = []
+    for column in table.visible_in(visibility).columns:
+        columns.append(ShownColumn(column, column.heading))
         if column.bounds is not None and any(map(table.has_values, column.bounds)):
-            found.append(ShownColumn(column, _INTERVAL))
-    return found
+            columns.append(ShownColumn(column, _INTERVAL))
+    return columns
 
 
-def shown_rows(table: Table, place: Visibility) -> list[list[Cell]]:
+def shown_rows(table: Table, visibility: Visibility) -> list[list[Cell]]:
     """Returns the cells under `shown_columns`."""
-    readers = [_reader(table, shown) for shown in shown_columns(table, place)]
-    return [[read(row) for read in readers] for row in table.rows]
+    readers = [_reader(table, column) for column in shown_columns(table, visibility)]
+    return [[reader(row) for reader in readers] for row in table.rows]
 
 
-def _reader(table: Table, shown: ShownColumn) -> Callable[[Sequence[Value]], Cell]:
+def _reader(table: Table, shown_column: ShownColumn) -> Callable[[Sequence[Value]], Cell]:
     """Returns what makes the column's cell of a row."""
-    places = {column.name: index for index, column in enumerate(table.columns)}
-    column, index = shown.column, places[shown.column.name]
-    unit_index = places[column.unit[1:]] if column.unit.startswith("@") else None
+    indices = {column.name: index for index, column in enumerate(table.columns)}
+    column, index = shown_column.column, indices[shown_column.column.name]
+    unit_index = indices[column.unit[1:]] if column.unit.startswith("@") else None
 
     def unit(row: Sequence[Value]) -> str:
         return column.unit if unit_index is None else str(row[unit_index] or "")
 
-    step_index = places.get(column.step)
+    step_index = indices.get(column.step)
 
     def is_below_step(row: Sequence[Value]) -> bool:
         step = None if step_index is None else _number(row[step_index])
         value = _number(row[index])
         return step is not None and value is not None and value < step
 
-    if shown.is_interval and column.bounds is not None:
-        low, high = (places[name] for name in column.bounds)
+    if shown_column.is_interval and column.bounds is not None:
+        low, high = (indices[name] for name in column.bounds)
         return lambda row: Cell(
             MISSING
             if is_below_step(row)
             else format_range(unit(row), _number(row[low]), _number(row[high]))
         )
     if column.unit == "ratio" and column.bounds is not None:
-        return _ratio_reader(index, *(places[name] for name in column.bounds))
+        return _ratio_reader(index, *(indices[name] for name in column.bounds))
     return lambda row: (
         Cell(f"≤ {format_value(unit(row), row[step_index])}", row[index])
         if step_index is not None and is_below_step(row)

@@ -35,7 +35,7 @@ View = dict[str, Any]
 class Bar(NamedTuple):
     """Where a bar stands and how long it is, in per cent, and its CSS class."""
 
-    left: str
+    offset: str
     width: str
     colour: str
 
@@ -61,10 +61,10 @@ def row_colours(table: Table) -> list[str]:
         return [_COLOURS.get(str(row[0]), "") for row in table.rows]
     if not {"category", "class"} <= set(names):
         return [""] * len(table.rows)
-    found = [(row[names.index("category")], row[names.index("class")]) for row in table.rows]
+    classes = [(row[names.index("category")], row[names.index("class")]) for row in table.rows]
     return [
         colour_of(group_of(OperatorClass(str(category), str(finer)))) if finer else ""
-        for category, finer in found
+        for category, finer in classes
     ]
 
 
@@ -90,8 +90,8 @@ def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View | None:
 
 def _group_means(split: OperatorSplit) -> dict[str, float]:
     means = dict.fromkeys(GROUPS, 0.0)
-    for entry, times in class_times(split).items():
-        means[group_of(entry)] += times.mean_ns
+    for operator_class, times in class_times(split).items():
+        means[group_of(operator_class)] += times.mean_ns
     return means
 
 
@@ -138,19 +138,19 @@ def bars_of(table: Table) -> list[Bar] | None:
     if table.name == "waterfall":
         return waterfall_bars(table) if table.rows else None
     column = next((column for column in table.columns if column.has_bar), None)
-    found = [record[column.name] for record in table.records()] if column else []
-    if column is None or set(found) == {None}:
+    figures = [record[column.name] for record in table.records()] if column else []
+    if column is None or set(figures) == {None}:
         return None
-    values = [float(value or 0) for value in found]
+    values = [float(value or 0) for value in figures]
     # Shares of many rows would all be dots beside the whole.
     is_of_whole = column.unit == "share" and table.name != "operators"
     return plain_bars(values, 1.0 if is_of_whole else None)
 
 
-def plain_bars(values: Sequence[float], whole: float | None = None) -> list[Bar]:
+def plain_bars(values: Sequence[float], total: float | None = None) -> list[Bar]:
     """A bar for each value, the largest as long as the track where nothing is the whole."""
-    whole = whole or max(values, default=0.0) or 1.0
-    return [Bar("0", _percent(min(max(value, 0.0), whole), whole), "total") for value in values]
+    total = total or max(values, default=0.0) or 1.0
+    return [Bar("0", _percent(min(max(value, 0.0), total), total), "total") for value in values]
 
 
 def dots_of(table: Table) -> View | None:
@@ -261,9 +261,9 @@ def icicle_of(table: Table) -> View | None:
 
 def _change_shade(before: float, after: float) -> str:
     """The class of a difference by its part of the slower side: below 5 %, 20 %, half, or above."""
-    part = (after - before) / (max(before, after) or 1.0)
-    strength = sum(abs(part) >= least for least in _CHANGE_STEPS)
-    return f"{'added' if part > 0 else 'saved'}{strength}" if strength else "same0"
+    share = (after - before) / (max(before, after) or 1.0)
+    strength = sum(abs(share) >= threshold for threshold in _CHANGE_STEPS)
+    return f"{'added' if share > 0 else 'saved'}{strength}" if strength else "same0"
 
 
 def steps_of(table: Table) -> View | None:
@@ -279,7 +279,7 @@ def steps_of(table: Table) -> View | None:
         y = round(_CHART_HEIGHT * (1 - float(record["at_most"] or 0)), 1)
         lines.setdefault(str(record["experiment"]), []).append((x, y))
     return {
-        "ticks": [format_duration(low + (high - low) * part) for part in (0, 0.5, 1)],
+        "ticks": [format_duration(low + (high - low) * fraction) for fraction in (0, 0.5, 1)],
         "lines": [
             {
                 "name": name,
@@ -297,35 +297,35 @@ def roofline_of(table: Table) -> View | None:
     """Operators by work for each byte, and by rate or else by work; None for other tables."""
     records = table.records() if table.name == "intensity" else []
     height = "gflops" if table.has_values("gflops") else "macs"
-    known = [r for r in records if r[height] and r["macs_per_byte"]]
-    rights, ups = ([math.log10(float(r[name] or 1)) for r in known]
+    plotted = [r for r in records if r[height] and r["macs_per_byte"]]
+    rights, ups = ([math.log10(float(r[name] or 1)) for r in plotted]
                    for name in ("macs_per_byte", height))  # fmt: skip
-    if not known:
+    if not plotted:
         return None
-    left, right = math.floor(min(rights)), math.floor(max(rights)) + 1
+    x_min, x_max = math.floor(min(rights)), math.floor(max(rights)) + 1
     roofs = _roofs(records) if height == "gflops" else []
     ups_of_roofs = [math.log10(peak) for peak, _ in roofs]
-    low, high = math.floor(min(ups)), math.floor(max(ups + ups_of_roofs)) + 1
+    y_min, y_max = math.floor(min(ups)), math.floor(max(ups + ups_of_roofs)) + 1
     unit = "GFLOP/s" if height == "gflops" else "MACs"
     return {
         "height": unit,
-        "columns": [(round(60 + 920 * (e - left) / (right - left), 1), _power_of_ten(e))
-                    for e in range(left, right + 1)],
-        "rows": [(round(290 - 270 * (e - low) / (high - low), 1), _power_of_ten(e))
-                 for e in range(low, high + 1)],
+        "columns": [(round(60 + 920 * (e - x_min) / (x_max - x_min), 1), _power_of_ten(e))
+                    for e in range(x_min, x_max + 1)],
+        "rows": [(round(290 - 270 * (e - y_min) / (y_max - y_min), 1), _power_of_ten(e))
+                 for e in range(y_min, y_max + 1)],
         "dots": [
             {
-                "x": round(60 + 920 * (x - left) / (right - left), 1),
-                "y": round(290 - 270 * (y - low) / (high - low), 1),
+                "x": round(60 + 920 * (x - x_min) / (x_max - x_min), 1),
+                "y": round(290 - 270 * (y - y_min) / (y_max - y_min), 1),
                 "number": r["number"],
                 "colour": colour_of(group_of(OperatorClass(str(r["category"]), str(r["class"])))),
                 "title": f"{r['label']}: {format_number(float(r['macs_per_byte'] or 0))} MACs per byte, "
                 f"{format_number(float(r[height] or 0))} {unit}{_bound_text(r)}",
             }
-            for r, x, y in zip(known, rights, ups, strict=True)
+            for r, x, y in zip(plotted, rights, ups, strict=True)
         ],
         "roofs": [line for roof in roofs
-                  if (line := _roof_line(*roof, (left, right), (low, high)))],
+                  if (line := _roof_line(*roof, (x_min, x_max), (y_min, y_max)))],
     }  # fmt: skip
 
 
@@ -355,25 +355,25 @@ def _roof_line(
 
     None for a roof that lies below or right of all that is shown.
     """
-    (left, right), (low, high) = across, upwards
+    (x_min, x_max), (y_min, y_max) = across, upwards
     corner = math.log10(peak / rate / 2)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        across_it, up = (x - left) / (right - left), (y - low) / (high - low)
+        across_it, up = (x - x_min) / (x_max - x_min), (y - y_min) / (y_max - y_min)
         return round(60 + 920 * across_it, 1), round(290 - 270 * up, 1)
 
     # Where the slope enters from below or from the left.
-    start = max(left, corner - (math.log10(peak) - low))
-    if start > right:
+    start = max(x_min, corner - (math.log10(peak) - y_min))
+    if start > x_max:
         return None
     points = [(start, math.log10(peak) - (corner - start)), (corner, math.log10(peak))]
-    inside = [at(x, y) for x, y in points if x <= right] if corner > left else []
+    inside = [at(x, y) for x, y in points if x <= x_max] if corner > x_min else []
     ends = (
-        at(right, math.log10(peak))
-        if corner <= right
-        else at(right, math.log10(peak) - (corner - right))
+        at(x_max, math.log10(peak))
+        if corner <= x_max
+        else at(x_max, math.log10(peak) - (corner - x_max))
     )
-    line = [*(inside or [at(left, math.log10(peak))]), ends]
+    line = [*(inside or [at(x_min, math.log10(peak))]), ends]
     return {
         "path": "M" + "L".join(f"{x} {y}" for x, y in line),
         "title": f"{format_number(peak)} GFLOP/s, {format_number(rate)} GB/s",
@@ -385,11 +385,11 @@ def shades_of(table: Table) -> list[list[float | None]]:
     if not table.is_shaded:
         return [[None] * len(row) for row in table.rows]
     numbers = [v for row in table.rows for v in row if isinstance(v, int | float)]
-    least, most = min(numbers, default=0.0), max(numbers, default=0.0)
-    reach = (most - least) or 1.0
+    minimum, maximum = min(numbers, default=0.0), max(numbers, default=0.0)
+    reach = (maximum - minimum) or 1.0
     return [
         [
-            (100.0 if v == least else round(80 * (most - v) / reach))
+            (100.0 if v == minimum else round(80 * (maximum - v) / reach))
             if isinstance(v, int | float)
             else None
             for v in row
@@ -398,14 +398,16 @@ def shades_of(table: Table) -> list[list[float | None]]:
     ]
 
 
-def _percent(value: float, whole: float) -> str:
-    return f"{value / whole * 100:.3f}"
+def _percent(value: float, total: float) -> str:
+    return f"{value / total * 100:.3f}"
 
 
 def timelines(experiments: Sequence[ExperimentAnalysis]) -> list[View]:
     """A mean inference of each, on one scale; starts are laid end to end, not measured."""
-    experiments = [each for each in experiments if each.split.times]
-    totals = [sum(times.mean_ns for _, times in each.split.parts) for each in experiments]
+    experiments = [experiment for experiment in experiments if experiment.split.times]
+    totals = [
+        sum(times.mean_ns for _, times in experiment.split.parts) for experiment in experiments
+    ]
     longest = max(totals, default=0.0) or 1.0
     return [
         {
@@ -419,15 +421,15 @@ def timelines(experiments: Sequence[ExperimentAnalysis]) -> list[View]:
 
 def _timeline_bars(split: OperatorSplit, scale_ns: float) -> Iterator[View]:
     start = 0.0
-    for part, times in split.parts:
+    for row, times in split.parts:
         if times.mean_ns > 0:
-            taken = f"{format_duration(times.mean_ns)}, {format_share(times.share)}"
+            times_text = f"{format_duration(times.mean_ns)}, {format_share(times.share)}"
             yield {
                 "x": f"{start / scale_ns * _CHART_WIDTH:.2f}",
                 "width": f"{times.mean_ns / scale_ns * _CHART_WIDTH:.2f}",
-                "colour": colour_of(group_of(part.operator_class)),
-                "title": f"{part.label}: {taken}",
-                "outside": isinstance(part, OperatorRow) and not part.is_delegated,
+                "colour": colour_of(group_of(row.operator_class)),
+                "title": f"{row.label}: {times_text}",
+                "outside": isinstance(row, OperatorRow) and not row.is_delegated,
             }
         start += times.mean_ns
 
@@ -472,13 +474,13 @@ def _sample_blocks(blocks: Sequence[BlockMetrics], low: float, high: float) -> l
     ]
 
 
-def _dots(values: Sequence[int], left: float, width: float, low: float, high: float) -> str:
+def _dots(values: Sequence[int], offset: float, width: float, low: float, high: float) -> str:
     """An SVG path of points, thinned evenly to what the eye can tell apart."""
     step = max(1, len(values) // _POINTS_A_BLOCK)
     thinned = values[::step]
     spread = width / max(len(thinned), 1)
     return "".join(
-        f"M{left + i * spread:.1f} {_height(value, low, high):.1f}h0"
+        f"M{offset + i * spread:.1f} {_height(value, low, high):.1f}h0"
         for i, value in enumerate(thinned)
     )
 

@@ -47,10 +47,10 @@ def assessment_document(assessment: Assessment) -> Document:
             e.name: _categories_ms(e) for e in run.experiments if e.split.times
         },
         "experiments": {
-            entry.experiment.name: _experiment(entry)
-            for entry in assessment.insight.experiments
+            insight.experiment.name: _experiment(insight)
+            for insight in assessment.insight.experiments
         },
-        "comparisons": [comparison_document(entry) for entry in assessment.comparisons],
+        "comparisons": [comparison_document(comparison) for comparison in assessment.comparisons],
         "thread_map": _thread_map(run.experiments),
         "tracer_costs": json_records(
             measurement.TRACER_COSTS.of_each(assessment.tracer_costs)
@@ -59,7 +59,7 @@ def assessment_document(assessment: Assessment) -> Document:
         "outputs": json_records(comparisons.OUTPUTS.of(assessment.outputs)),
         "accuracy": json_records(comparisons.ACCURACY.of_each(assessment.run.verdicts)),
         "generation": json_records(quality.GENERATION.of_each(assessment.insight.experiments)),
-        "findings": [_findings(entry) for entry in assessment.findings],
+        "findings": [_findings(experiment_findings) for experiment_findings in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
     })  # fmt: skip
@@ -67,11 +67,11 @@ def assessment_document(assessment: Assessment) -> Document:
 
 def runs_document(assessments: Sequence[Assessment]) -> Document | None:
     """Returns several runs as one comparison; None of a single one."""
-    found = side_by_side(assessments)
-    if found is None:
+    runs = side_by_side(assessments)
+    if runs is None:
         return None
-    tables = {table.name: json_records(table) for table in found.tables}
-    return with_raw_names({"schema_version": RUNS_VERSION, "lead": found.lead, **tables})
+    tables = {table.name: json_records(table) for table in runs.tables}
+    return with_raw_names({"schema_version": RUNS_VERSION, "lead": runs.lead, **tables})
 
 
 def _kernel_evidence(assessment: Assessment) -> Document | None:
@@ -98,8 +98,8 @@ def comparison_document(comparison: Comparison) -> Document:
         "baseline": _side(comparison.baseline),
         "candidate": _side(comparison.candidate),
         "times_are_meaningful": comparison.times is not None,
-        "wrong_outputs": [each.text for each in comparison.wrong],
-        "differences": [dataclasses.asdict(entry) for entry in comparison.differences],
+        "wrong_outputs": [verdict.text for verdict in comparison.wrong],
+        "differences": [dataclasses.asdict(difference) for difference in comparison.differences],
         "notes": list(comparison.notes),
         "operators": [
             record | {"speed_up_interval_over_calls": _pair(record)}
@@ -126,13 +126,13 @@ def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
         },
         "cold_start": [
             {
-                "label": entry.label,
-                "unit": entry.unit,
-                "baseline": entry.baseline,
-                "candidate": entry.candidate,
-                "effect": effect_document(entry.effect),
+                "label": cost.label,
+                "unit": cost.unit,
+                "baseline": cost.baseline,
+                "candidate": cost.candidate,
+                "effect": effect_document(cost.effect),
             }
-            for entry in times.ledger
+            for cost in times.ledger
         ],
         "categories": {str(record.pop("category")): record for record in categories},
         "classes": _records(comparisons.CLASS_CHANGES.of_each([comparison])),
@@ -151,8 +151,8 @@ def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
                 if field.name != "bottlenecks"
             },
             "bottlenecks": [
-                {"category": entry.operator_class.category, **record}
-                for entry, record in zip(
+                {"category": bottleneck.operator_class.category, **record}
+                for bottleneck, record in zip(
                     panel.bottlenecks,
                     _records(comparisons.BOTTLENECKS.of_each([comparison])),
                     strict=True,
@@ -191,30 +191,32 @@ def _pair(record: Document) -> list[float] | None:
 
 
 def _thread_map(experiments: Sequence[ExperimentAnalysis]) -> Document | None:
-    found = build_thread_map(experiments)
-    if found is None:
+    thread_map = build_thread_map(experiments)
+    if thread_map is None:
         return None
     return {
         "cells": [
             {"sme": cell.sme, "threads": cell.threads, "median_ns": cell.median_ns}
-            for cell in found.cells
+            for cell in thread_map.cells
         ],
-        "best": {"sme": found.best.sme, "threads": found.best.threads},
-        "crossover_threads": found.crossover_threads,
+        "best": {"sme": thread_map.best.sme, "threads": thread_map.best.threads},
+        "crossover_threads": thread_map.crossover_threads,
     }
 
 
-def _findings(found: ExperimentFindings) -> Document:
-    reasons = _records(findings.WHY_NOT.of_each([found]))
+def _findings(experiment_findings: ExperimentFindings) -> Document:
+    reasons = _records(findings.WHY_NOT.of_each([experiment_findings]))
     return {
-        "experiment": found.experiment,
-        "checked": list(found.checked),
+        "experiment": experiment_findings.experiment,
+        "checked": list(experiment_findings.checked),
         "findings": [
             {name: value for name, value in dataclasses.asdict(finding).items() if name != "claims"}
             | {"guide": finding.guide}
-            for finding in found.findings
+            for finding in experiment_findings.findings
         ],
-        "reference_answers": [dataclasses.asdict(answer) for answer in found.reference_answers],
+        "reference_answers": [
+            dataclasses.asdict(answer) for answer in experiment_findings.reference_answers
+        ],
         "why_not_sme2": [
             {
                 "code": record["code"],
@@ -224,14 +226,14 @@ def _findings(found: ExperimentFindings) -> Document:
                 "mean_ns": record["mean_ns"],
                 "gain_ns": record["gain_ns"],
             }
-            for group, record in zip(found.why_not_sme2, reasons, strict=True)
+            for group, record in zip(experiment_findings.why_not_sme2, reasons, strict=True)
         ],
     }
 
 
 def _categories_ms(experiment: ExperimentAnalysis) -> dict[str, float]:
-    found = category_times(experiment.split)
-    return {name: times.total_ns / _NS_PER_MS for name, times in found.items()}
+    times_by_category = category_times(experiment.split)
+    return {name: times.total_ns / _NS_PER_MS for name, times in times_by_category.items()}
 
 
 def _experiment(insight: ExperimentInsight) -> Document:

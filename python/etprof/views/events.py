@@ -44,12 +44,12 @@ def timeline_csv(executions: Executions) -> Iterator[str]:
         usable = np.flatnonzero(piece.usable)
         for start in range(0, usable.size, _ROWS_AT_ONCE):
             rows = usable[start : start + _ROWS_AT_ONCE]
-            values = _some_columns(piece, rows, (names, blocks), executions.delegates, first)
+            values = _event_columns(piece, rows, (names, blocks), executions.delegates, first)
             yield csv_text(None, zip(*values, strict=True))
         first += piece.events.execution_possible.size
 
 
-def _some_columns(
+def _event_columns(
     piece: Piece,
     rows: NDArray[np.intp],
     texts: tuple[Sequence[str], Sequence[str]],
@@ -67,10 +67,13 @@ def _some_columns(
     """
     (names, blocks), profile, times = texts, piece.dump.profile, piece.events.times
     ids = zip(*(column[rows].tolist() for column in profile.naming), strict=True)
-    told = [event_label(names, *each) for each in ids]
-    labels, flags = [label for label, _ in told], [int(is_delegated) for _, is_delegated in told]
+    label_pairs = [event_label(names, *label_ids) for label_ids in ids]
+    labels, flags = (
+        [label for label, _ in label_pairs],
+        [int(is_delegated) for _, is_delegated in label_pairs],
+    )
     missing: Sequence[Value] = [None] * rows.size
-    named = {call: each.name for call, each in delegates.backends.items()}
+    named = {call: backend.name for call, backend in delegates.backends.items()}
     calls, within = profile.instruction_id[rows], piece.events.execution[rows].tolist()
     return (
         profile.event_index[rows].tolist(),
@@ -117,21 +120,21 @@ class Event:
     @property
     def operators(self) -> tuple[str, ...]:
         """The graph's operators that it computes, by the names of their nodes."""
-        found = self.detail.attribution if self.detail else None
-        return found.graph_operators if found else ()
+        attribution = self.detail.attribution if self.detail else None
+        return attribution.graph_operators if attribution else ()
 
     @property
     def debug_handles(self) -> tuple[int, ...]:
         """Of these operators, as the ETRecord has them; each once."""
-        found = self.detail.attribution if self.detail else None
-        handles = (each.debug_handle for each in found.behind) if found else ()
+        attribution = self.detail.attribution if self.detail else None
+        handles = (operator.debug_handle for operator in attribution.behind) if attribution else ()
         return tuple(dict.fromkeys(handle for handle in handles if handle is not None))
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Paths of the modules that these operators were traced in; the root's is empty."""
-        found = self.detail.attribution if self.detail else None
-        return found.modules if found else ()
+        attribution = self.detail.attribution if self.detail else None
+        return attribution.modules if attribution else ()
 
     @property
     def source(self) -> str | None:
@@ -175,31 +178,39 @@ def event_blocks(
     impossible events: a repeated event keeps all its durations, unlike in Inspector.
     """
     names = (*executions.names, "")
-    labels = Counter((each.row.instruction_id, each.row.label) for each in details)
-    known = {
+    labels = Counter((detail.row.instruction_id, detail.row.label) for detail in details)
+    details_by_event = {
         (detail.row.instruction_id, detail.row.label): detail
         for detail in details
         if labels[detail.row.instruction_id, detail.row.label] == 1
     }
-    found: dict[int, dict[_Key, list[NDArray[np.int64]]]] = {}
+    durations_by_block: dict[int, dict[_Key, list[NDArray[np.int64]]]] = {}
     for piece in executions.pieces():
         profile, times = piece.dump.profile, piece.events.times
         block_names = piece.dump.blocks.name_id[profile.block_index]
         for name_id in dict.fromkeys(piece.dump.blocks.name_id.tolist()):
-            block = found.setdefault(name_id, {})
+            block = durations_by_block.setdefault(name_id, {})
             rows = np.flatnonzero((block_names == name_id) & piece.usable)
-            for key, own in _group(profile, rows):
-                durations = times.duration[own] if times else np.empty(own.size, np.int64)
+            for key, event_rows in _group(profile, rows):
+                durations = (
+                    times.duration[event_rows] if times else np.empty(event_rows.size, np.int64)
+                )
                 block.setdefault(key, []).append(durations)
     return tuple(
         EventBlock(
             names[name_id],
             tuple(
-                _event(key, parts, (names, names[name_id]), known, is_timed=executions.is_timed)
-                for key, parts in block.items()
+                _event(
+                    key,
+                    durations_by_piece,
+                    (names, names[name_id]),
+                    details_by_event,
+                    is_timed=executions.is_timed,
+                )
+                for key, durations_by_piece in block.items()
             ),
         )
-        for name_id, block in found.items()
+        for name_id, block in durations_by_block.items()
     )
 
 
@@ -232,9 +243,9 @@ def _group(
 
 def _event(
     key: _Key,
-    parts: Sequence[NDArray[np.int64]],
+    durations_by_piece: Sequence[NDArray[np.int64]],
     texts: tuple[Sequence[str], str],
-    known: Mapping[tuple[int | None, str], OperatorDetail],
+    details_by_event: Mapping[tuple[int | None, str], OperatorDetail],
     *,
     is_timed: bool,
 ) -> Event:
@@ -242,12 +253,12 @@ def _event(
 
     Args:
         key: What the events share.
-        parts: Durations in ns, of each piece an array of shape (calls,).
+        durations_by_piece: Durations in ns, of each piece an array of shape (calls,).
         texts: All names, and the block's.
-        known: Operators by their call and label.
+        details_by_event: Operators by their call and label.
         is_timed: Whether durations may be shown.
     """
-    (names, block), durations = texts, np.concatenate(parts)
+    (names, block), durations = texts, np.concatenate(durations_by_piece)
     instruction, *naming = key
     name, is_delegated = event_label(names, *naming)
     called = instruction if instruction >= 0 else None
@@ -259,5 +270,5 @@ def _event(
         durations.size,
         durations if is_timed else np.empty(0, np.int64),
         block,
-        known.get((called, name)),
+        details_by_event.get((called, name)),
     )

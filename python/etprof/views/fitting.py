@@ -35,16 +35,16 @@ def fold(text: str, width: int) -> list[str]:
     word, such as a path with spaces.
     """
     lines: list[str] = []
-    for part in text.split("\n"):
-        if _COMMAND.match(part) and cell_len(part) > width:
-            *first, last = _pack(_shell_words(part), width - len(GOES_ON))
+    for paragraph in text.split("\n"):
+        if _COMMAND.match(paragraph) and cell_len(paragraph) > width:
+            *first, last = _pack(_shell_words(paragraph), width - len(GOES_ON))
             lines += [*(f"{line}{GOES_ON}" for line in first), last]
         else:
-            lines += _pack(_sentence_words(part, width), width)
+            lines += _pack(_sentence_words(paragraph, width), width)
     return lines
 
 
-def _sentence_words(part: str, width: int) -> list[str]:
+def _sentence_words(sentence: str, width: int) -> list[str]:
     """Splits a sentence at its blanks, but for those of a command that a line has room for.
 
     Of a longer one quoted paths stay whole.
@@ -55,14 +55,14 @@ def _sentence_words(part: str, width: int) -> list[str]:
             return command[0].replace(" ", HELD)
         return _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0])
 
-    held = _COMMAND_BETWEEN.sub(hold, part)
+    held = _COMMAND_BETWEEN.sub(hold, sentence)
     return [word.replace(HELD, " ") for word in held.split(" ")]
 
 
-def _shell_words(part: str) -> list[str]:
+def _shell_words(command: str) -> list[str]:
     """Splits a command at the blanks that a shell splits it at; what is indented stays so."""
-    blanks = len(part) - len(part.lstrip())
-    return [*([""] * blanks), *_SHELL_WORD.findall(part)]
+    blanks = len(command) - len(command.lstrip())
+    return [*([""] * blanks), *_SHELL_WORD.findall(command)]
 
 
 def _pack(words: Iterable[str], width: int) -> list[str]:
@@ -78,36 +78,36 @@ def _pack(words: Iterable[str], width: int) -> list[str]:
     return [*lines, line or ""]
 
 
-def cut(lines: list[str], most: int, width: int) -> list[str]:
+def cut(lines: list[str], line_limit: int, width: int) -> list[str]:
     """Keeps that many lines; the last of them says where more was."""
-    if len(lines) <= most:
+    if len(lines) <= line_limit:
         return lines
-    last = lines[most - 1]
+    last = lines[line_limit - 1]
     while " " in last and cell_len(last) + 2 > width:
         last = last.rpartition(" ")[0]
-    return [*lines[: most - 1], f"{last} {LEFT_OUT}"]
+    return [*lines[: line_limit - 1], f"{last} {LEFT_OUT}"]
 
 
 def elide(word: str, width: int) -> str:
     """Leaves the middle out of a word that is too long."""
     if cell_len(word) <= width:
         return word
-    kept = max(width - 1, 0)
+    kept_cells = max(width - 1, 0)
     while True:
-        left, right = kept - kept // 2, kept // 2
-        found = f"{word[:left]}{LEFT_OUT}{word[len(word) - right :]}"
+        head_length, tail_length = kept_cells - kept_cells // 2, kept_cells // 2
+        elided = f"{word[:head_length]}{LEFT_OUT}{word[len(word) - tail_length :]}"
         # Some characters take two cells.
-        if cell_len(found) <= width or kept == 0:
-            return found
-        kept -= 1
+        if cell_len(elided) <= width or kept_cells == 0:
+            return elided
+        kept_cells -= 1
 
 
 def folded(text: str, width: int) -> list[str]:
     """Returns a cell's lines, none of them longer than the column."""
-    words = "\n".join(
+    elided = "\n".join(
         " ".join(elide(word, width) for word in line.split(" ")) for line in text.split("\n")
     )
-    return fold(words, width)
+    return fold(elided, width)
 
 
 def fit(
@@ -127,39 +127,45 @@ def fit(
         for index in range(len(columns))
     ]
     heads = [max(map(cell_len, column.heading.split()), default=0) for column in columns]
-    least = [
-        max(head, length if _stands_whole(shown, may_drop=may_drop) else min(length, _LEAST_TEXT))
-        for shown, length, head in zip(columns, longest, heads, strict=True)
+    minimum_widths = [
+        max(head, length if _is_unbroken(column, may_drop=may_drop) else min(length, _LEAST_TEXT))
+        for column, length, head in zip(columns, longest, heads, strict=True)
     ]
-    kept = list(range(len(columns)))
-    while sum(least[index] for index in kept) + gap * (len(kept) - 1) > room:
+    visible = list(range(len(columns)))
+    while sum(minimum_widths[index] for index in visible) + gap * (len(visible) - 1) > room:
         if not may_drop:
             return None
-        if len(kept) == 1:
-            return {kept[0]: room}
-        kept.remove(max(kept, key=lambda index: (columns[index].dropped_first, index)))
-    spare = room - sum(least[index] for index in kept) - gap * (len(kept) - 1)
+        if len(visible) == 1:
+            return {visible[0]: room}
+        visible.remove(max(visible, key=lambda index: (columns[index].dropped_first, index)))
+    spare = room - sum(minimum_widths[index] for index in visible) - gap * (len(visible) - 1)
     return _widened(
-        {index: least[index] for index in kept},
+        {index: minimum_widths[index] for index in visible},
         {
             index: max(longest[index], 0 if columns[index].column.is_number else heads[index])
-            for index in kept
+            for index in visible
         },
         spare,
     )
 
 
-def _stands_whole(shown: ShownColumn, *, may_drop: bool) -> bool:
+def _is_unbroken(shown_column: ShownColumn, *, may_drop: bool) -> bool:
     """Whether the column's cells stay on one line; paths too, but where columns are dropped."""
-    return shown.column.is_number or (shown.column.is_whole and not may_drop)
+    return shown_column.column.is_number or (shown_column.column.is_whole and not may_drop)
 
 
-def _widened(least: dict[int, int], wanted: dict[int, int], spare: int) -> dict[int, int]:
-    """Gives columns what they want beyond the least: first those that want little."""
-    widths = dict(least)
-    waiting = sorted(least, key=lambda index: wanted[index] - least[index])
-    for place, index in enumerate(waiting):
-        given = min(max(wanted[index] - least[index], 0), spare // (len(waiting) - place))
-        widths[index] += given
-        spare -= given
+def _widened(
+    minimum_widths: dict[int, int], desired_widths: dict[int, int], spare: int
+) -> dict[int, int]:
+    """Widens columns towards their desired widths, those that need least first."""
+    widths = dict(minimum_widths)
+    waiting = sorted(
+        minimum_widths, key=lambda index: desired_widths[index] - minimum_widths[index]
+    )
+    for rank, index in enumerate(waiting):
+        extra = min(
+            max(desired_widths[index] - minimum_widths[index], 0), spare // (len(waiting) - rank)
+        )
+        widths[index] += extra
+        spare -= extra
     return widths

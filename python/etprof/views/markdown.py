@@ -38,18 +38,18 @@ page shows, where backslashes and other entities are gone."""
 
 def render_markdown(assessments: Sequence[Assessment]) -> str:
     """Returns the report of one or several runs."""
-    parts = ["\n".join(_run_lines(entry)).strip() for entry in assessments]
+    reports = ["\n".join(_run_lines(assessment)).strip() for assessment in assessments]
     together = side_by_side(assessments)
     if together is not None:
-        parts.insert(0, "\n".join(_together(together)).strip())
-    return "\n\n---\n\n".join(parts) + "\n"
+        reports.insert(0, "\n".join(_together(together)).strip())
+    return "\n\n---\n\n".join(reports) + "\n"
 
 
-def _together(found: RunsSideBySide) -> Iterator[str]:
-    yield from (f"# {escape(found.title)}", "", escape(found.lead), "")
-    yield from markdown_table(found.runs, "page")
-    yield from (f"{escape(found.runs.note)}.", "")
-    for section in found.sections:
+def _together(comparison: RunsSideBySide) -> Iterator[str]:
+    yield from (f"# {escape(comparison.title)}", "", escape(comparison.lead), "")
+    yield from markdown_table(comparison.runs, "page")
+    yield from (f"{escape(comparison.runs.note)}.", "")
+    for section in comparison.sections:
         if not any(table.is_drawn for table in section.tables):
             yield from _section(section)
 
@@ -109,16 +109,16 @@ def _findings(report: Report) -> Iterator[str]:
     if not report.findings:
         yield "No finding."
     if report.answers.rows:
-        beside = f"Beside the reference model, {escape(report.reference)}:"
-        yield from ("", beside, "", *markdown_table(report.answers))
+        reference_heading = f"Beside the reference model, {escape(report.reference)}:"
+        yield from ("", reference_heading, "", *markdown_table(report.answers))
     silent = "; ".join(report.silent) or "none"
     yield from ("", f"Checks that found nothing: {silent}.", "")
 
 
-def markdown_table(table: Table, place: Visibility = "everywhere") -> list[str]:
+def markdown_table(table: Table, visibility: Visibility = "everywhere") -> list[str]:
     """Returns the lines of a table, an empty one behind them."""
-    headings = [shown.heading for shown in shown_columns(table, place)]
-    rows = ((cell.text for cell in row) for row in shown_rows(table, place))
+    headings = [column.heading for column in shown_columns(table, visibility)]
+    rows = ((cell.text for cell in row) for row in shown_rows(table, visibility))
     return markdown_rows(headings, rows)
 
 
@@ -134,7 +134,7 @@ def escape(text: object) -> str:
     return _SPECIAL.sub(_defuse, str(text).replace("\n", " "))
 
 
-def _defuse(found: re.Match[str]) -> str:
-    if found["entity"]:
-        return _ENTITIES[found[0]]
-    return f"{found[0]}{_DIVIDER}" if found["linked"] else f"\\{found[0]}"
+def _defuse(match: re.Match[str]) -> str:
+    if match["entity"]:
+        return _ENTITIES[match[0]]
+    return f"{match[0]}{_DIVIDER}" if match["linked"] else f"\\{match[0]}"

@@ -56,12 +56,12 @@ def gap_document(gaps: NumericGaps) -> dict[str, Any]:
 
 def gap_nodes(gaps: NumericGaps) -> dict[str, Any]:
     """Returns Model Explorer's node data: a document per SME mode and quantity."""
-    found = {}
+    documents = {}
     for mode in gaps.modes:
         rows = OPERATORS.of(row for row in gaps.rows if row.mode == mode).records()
         for name, gradient in _SHOWN.items():
             found_at = {str(row["node"]): row[name] for row in rows}
             values = {node: v for node, v in found_at.items() if isinstance(v, float)}
             title = f"{name.replace('_', ' ')}, SME {mode}"
-            found[title] = {"name": title, **describe_nodes(values, gradient)}
-    return found
+            documents[title] = {"name": title, **describe_nodes(values, gradient)}
+    return documents

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from etprof.run.optimization import Optimization
 
 
-def optimize_page(found: Optimization, others: Sequence[Optimization]) -> str:
+def optimize_page(search: Optimization, other_searches: Sequence[Optimization]) -> str:
     """Returns the page of a search; `others` are those of the same model in other precisions."""
-    return render_sections(headline(found).partition(":")[0], sections(found, others))
+    return render_sections(headline(search).partition(":")[0], sections(search, other_searches))

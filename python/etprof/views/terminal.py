@@ -37,23 +37,24 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     """Returns the report of a run or an ETDump; tables are cut to `top` rows."""
     report = report_of(assessment, "terminal")
     head = report.head
-    parts: list[RenderableType] = [
-        words(_describe(experiment), style="bold") for experiment in assessment.run.experiments
+    renderables: list[RenderableType] = [
+        folded_text(_describe(experiment), style="bold")
+        for experiment in assessment.run.experiments
     ]
     if report.alarm:
-        parts.insert(0, words(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
-    parts.append(words(f"{head.text}. {head.plain}".rstrip()))
+        renderables.insert(0, folded_text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
+    renderables.append(folded_text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
-        parts.append(words(f"Measurement {head.caution}", style="yellow"))
+        renderables.append(folded_text(f"Measurement {head.caution}", style="yellow"))
     if report.warning:
-        parts.append(words(f"Not representative. {report.warning}", style="yellow"))
-    parts += terminal_sections(report.sections, top=top)
-    parts += [words(f"Note: {note}", style="yellow") for note in report.notes]
+        renderables.append(folded_text(f"Not representative. {report.warning}", style="yellow"))
+    renderables += terminal_sections(report.sections, top=top)
+    renderables += [folded_text(f"Note: {note}", style="yellow") for note in report.notes]
     if not report.findings:
         checks = "; ".join(report.silent) or "none"
-        return Group(*parts, words(f"No finding. Checks: {checks}"))
+        return Group(*renderables, folded_text(f"No finding. Checks: {checks}"))
     return Group(
-        *parts,
+        *renderables,
         _findings_heading(report.findings),
         *map(_finding, report.findings),
     )
@@ -62,11 +63,15 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     """Returns headline, tables and notes; without times where those mean nothing."""
     headline, style = comparison_words(comparison)
-    parts: list[RenderableType] = [words(headline, style=style)]
+    renderables: list[RenderableType] = [folded_text(headline, style=style)]
     if comparison.times is not None:
-        parts.append(words(f"Measurement {comparison.times.validity.badge}", style="dim"))
-    parts += terminal_sections(comparison_sections(comparison), top=top)
-    return Group(*parts, *(words(f"Note: {note}", style="yellow") for note in comparison.notes))
+        renderables.append(
+            folded_text(f"Measurement {comparison.times.validity.badge}", style="dim")
+        )
+    renderables += terminal_sections(comparison_sections(comparison), top=top)
+    return Group(
+        *renderables, *(folded_text(f"Note: {note}", style="yellow") for note in comparison.notes)
+    )
 
 
 def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[RenderableType]:
@@ -75,7 +80,7 @@ def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[Rend
         for table in section.tables:
             if table.rows:
                 yield terminal_table(table.sorted().largest(top))
-        yield from (words(line) for line in (section.lead, *section.lines) if line)
+        yield from (folded_text(line) for line in (section.lead, *section.lines) if line)
 
 
 def _describe(experiment: ExperimentAnalysis) -> str:
@@ -90,13 +95,13 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _findings_heading(findings: Sequence[Finding]) -> Words:
+def _findings_heading(findings: Sequence[Finding]) -> FoldedText:
     page, _, _ = findings[0].guide.partition("#")
-    return words(("Findings", "bold"), f", explained in {page}")
+    return folded_text(("Findings", "bold"), f", explained in {page}")
 
 
-def _finding(finding: Finding) -> Words:
-    return words(
+def _finding(finding: Finding) -> FoldedText:
+    return folded_text(
         (f"{finding.rule} {finding.title}", SEVERITY_STYLES[finding.severity]),
         f" {gain_text(finding)}".rstrip(),
         f": {finding.summary} ({finding.experiment})\n   Do: {finding.action}",
@@ -104,37 +109,37 @@ def _finding(finding: Finding) -> Words:
 
 
 @dataclass(frozen=True)
-class Words:
+class FoldedText:
     """A text in lines of whole words; parts with a style of their own stand beside it."""
 
-    parts: tuple[str | tuple[str, str], ...]
+    spans: tuple[str | tuple[str, str], ...]
     style: str = ""
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """A word that is wider than the terminal, such as a path, has a line of its own."""
-        pairs = [(part, "") if isinstance(part, str) else part for part in self.parts]
-        whole = Text(style=self.style, no_wrap=True, overflow="ignore")
+        pairs = [(span, "") if isinstance(span, str) else span for span in self.spans]
+        styled = Text(style=self.style, no_wrap=True, overflow="ignore")
         held = ""
         for text, style in pairs:
-            shown = as_ascii(text) if options.ascii_only else text
-            held += shown.replace(" ", HELD) if isinstance(text, UnbrokenLine) else shown
-            whole.append(shown, style)
-        yield from _lines_of(whole, fold(held, options.max_width))
+            printable = as_ascii(text) if options.ascii_only else text
+            held += printable.replace(" ", HELD) if isinstance(text, UnbrokenLine) else printable
+            styled.append(printable, style)
+        yield from _lines_of(styled, fold(held, options.max_width))
 
 
-def words(*parts: str | tuple[str, str], style: str = "") -> Words:
+def folded_text(*spans: str | tuple[str, str], style: str = "") -> FoldedText:
     """Returns text for a terminal of any width; a part may be a pair of text and style."""
-    return Words(parts, style)
+    return FoldedText(spans, style)
 
 
 def _lines_of(text: Text, lines: Iterable[str]) -> Iterator[Text]:
     """Yields the styled text in these lines, which its words were put into."""
     start = 0
     for line in lines:
-        own = line if line in text.plain[start:] else line.removesuffix(GOES_ON)
-        start = text.plain.index(own, start)
-        yield text[start : start + len(own)].append(line[len(own) :])
-        start += len(own)
+        content = line if line in text.plain[start:] else line.removesuffix(GOES_ON)
+        start = text.plain.index(content, start)
+        yield text[start : start + len(content)].append(line[len(content) :])
+        start += len(content)
 
 
 @dataclass(frozen=True)
@@ -150,23 +155,25 @@ class TerminalTable:
         room = options.max_width - _BORDER - 1
         widths = fit(columns, texts, room, gap=_BORDER, may_drop=False)
         if self.table.title:
-            yield words(self.table.title, style="" if widths else "bold")
+            yield folded_text(self.table.title, style="" if widths else "bold")
         if widths is None:
             yield from self._paragraphs(columns, rows)
         else:
             spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
             yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
         if self.table.note:
-            yield words(self.table.note)
+            yield folded_text(self.table.note)
 
-    def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Words]:
+    def _paragraphs(
+        self, columns: list[ShownColumn], rows: list[list[Cell]]
+    ) -> Iterator[FoldedText]:
         for row in rows:
-            known = [(c, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
-            parts: list[str | tuple[str, str]] = ["  "]
-            for number, (shown, cell) in enumerate(known):
-                text = UnbrokenLine(cell.text) if shown.column.is_whole else cell.text
-                parts += [", " if number else "", f"{shown.heading} ", (text, cell.style)]
-            yield words(*parts)
+            filled = [(c, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
+            spans: list[str | tuple[str, str]] = ["  "]
+            for number, (shown_column, cell) in enumerate(filled):
+                text = UnbrokenLine(cell.text) if shown_column.column.is_whole else cell.text
+                spans += [", " if number else "", f"{shown_column.heading} ", (text, cell.style)]
+            yield folded_text(*spans)
 
 
 def cells_of(table: Table, *, in_ascii: bool) -> tuple[list[ShownColumn], list[list[Cell]]]:
@@ -181,29 +188,29 @@ def cells_of(table: Table, *, in_ascii: bool) -> tuple[list[ShownColumn], list[l
 def _bordered(
     columns: list[ShownColumn], rows: list[list[Cell]], widths: dict[int, int], *, has_bar: bool
 ) -> PlainTable:
-    found = PlainTable(header_style="bold")
+    table = PlainTable(header_style="bold")
     for index, width in widths.items():
-        shown = columns[index]
-        heading = "\n".join(folded(shown.heading, width))
-        how: Any = {"justify": "right"} if shown.column.is_number else {}
-        found.add_column(heading, width=width, no_wrap=True, overflow="crop", **how)
+        shown_column = columns[index]
+        heading = "\n".join(folded(shown_column.heading, width))
+        how: Any = {"justify": "right"} if shown_column.column.is_number else {}
+        table.add_column(heading, width=width, no_wrap=True, overflow="crop", **how)
     bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
     bars = bars if has_bar else None
     if bars is not None:
-        found.add_column()
+        table.add_column()
     for row in rows:
         cells = [_fitted(row[index], columns[index], width) for index, width in widths.items()]
-        found.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))
-    return found
+        table.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))
+    return table
 
 
-def _fitted(cell: Cell, shown: ShownColumn, width: int) -> Text:
-    whole = shown.column.is_whole or shown.column.is_number
-    return Text(cell.text if whole else "\n".join(folded(cell.text, width)), style=cell.style)
+def _fitted(cell: Cell, shown_column: ShownColumn, width: int) -> Text:
+    is_unbroken = shown_column.column.is_whole or shown_column.column.is_number
+    return Text(cell.text if is_unbroken else "\n".join(folded(cell.text, width)), style=cell.style)
 
 
-def _is_share(shown: ShownColumn) -> bool:
-    return shown.column.unit == "share"
+def _is_share(shown_column: ShownColumn) -> bool:
+    return shown_column.column.unit == "share"
 
 
 def _bar(share: Value) -> str:

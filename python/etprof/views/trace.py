@@ -179,7 +179,7 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
     """Groups the usable events of steady executions, ended by their `Method::execute`."""
     executions = experiment.executions
     names = (*executions.names, "")
-    found: list[list[_TraceEvent]] = []
+    steady_executions: list[list[_TraceEvent]] = []
     events: list[_TraceEvent] = []
     for piece in executions.pieces():
         block_names = [names[name_id] for name_id in piece.dump.blocks.name_id.tolist()]
@@ -188,11 +188,11 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
                 continue
             events.append(_event(piece, row, executions.delegates, names))
             if events[-1].name == _EXECUTE:
-                found.append(events if executions.is_timed else _in_order(events))
+                steady_executions.append(events if executions.is_timed else _in_order(events))
                 events = []
-                if len(found) == _SHOWN_EXECUTIONS:
-                    return found
-    return found
+                if len(steady_executions) == _SHOWN_EXECUTIONS:
+                    return steady_executions
+    return steady_executions
 
 
 def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _TraceEvent:
@@ -222,8 +222,8 @@ def _in_order(events: Sequence[_TraceEvent]) -> list[_TraceEvent]:
 
 def _nest(events: Sequence[_TraceEvent], now: int) -> list[Slice]:
     """Places one execution at `now`: containers where measured, delegated operators end to end."""
-    whole = events[-1]
-    slices = [Slice(_EXECUTE, None, now, now + whole.duration_ns, is_synthetic=False)]
+    execution = events[-1]
+    slices = [Slice(_EXECUTE, None, now, now + execution.duration_ns, is_synthetic=False)]
     waiting: list[_TraceEvent] = []
     for event in events[:-1]:
         if event.name in LOAD_EVENTS:
@@ -231,22 +231,22 @@ def _nest(events: Sequence[_TraceEvent], now: int) -> list[Slice]:
         if event.name not in CONTAINERS:
             waiting.append(event)
             continue
-        start = now + ticks_from(whole.start_ns, event.start_ns)
+        start = now + ticks_from(execution.start_ns, event.start_ns)
         slices.append(Slice(event.name, None, start, start + event.duration_ns, is_synthetic=False))
-        slices += _children(waiting, slices[-1], whole, now)
+        slices += _children(waiting, slices[-1], execution, now)
         waiting = []
-    slices += _children(waiting, slices[0], whole, now)
+    slices += _children(waiting, slices[0], execution, now)
     return slices
 
 
 def _children(
-    events: Sequence[_TraceEvent], parent: Slice, whole: _TraceEvent, now: int
+    events: Sequence[_TraceEvent], parent: Slice, execution: _TraceEvent, now: int
 ) -> list[Slice]:
     """Places operators inside the call that holds them, in an execution that starts `now`."""
     children, cursor = [], parent.start_ns
     for event in events:
         is_synthetic = event.is_synthetic
-        start = cursor if is_synthetic else now + ticks_from(whole.start_ns, event.start_ns)
+        start = cursor if is_synthetic else now + ticks_from(execution.start_ns, event.start_ns)
         end = min(start + event.duration_ns, parent.end_ns)
         cursor = end
         children.append(Slice(event.name, _category(event), start, end, is_synthetic=is_synthetic))

@@ -41,5 +41,5 @@ def format_names() -> tuple[str, ...]:
 def load_format(name: str) -> Format:
     """Returns the format of that name."""
     module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    found: Format = module.FORMAT
-    return found
+    loaded_format: Format = module.FORMAT
+    return loaded_format

@@ -31,7 +31,7 @@ def _process_events(process: TraceProcess) -> Iterator[dict[str, Any]]:
     yield _metadata(pid, "process_name", {"name": process.name})
     yield _metadata(pid, "process_sort_index", {"sort_index": pid})
     yield _metadata(pid, "thread_name", {"name": TRACK})
-    yield from (_complete_event(entry, pid) for entry in process.slices)
+    yield from (_complete_event(event, pid) for event in process.slices)
     for counter in process.counters:
         yield from _counter_events(counter, pid)
 
@@ -40,16 +40,16 @@ def _metadata(pid: int, name: str, content: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "pid": pid, "tid": pid, "name": name, "args": content}
 
 
-def _complete_event(entry: Slice, pid: int) -> dict[str, Any]:
+def _complete_event(event: Slice, pid: int) -> dict[str, Any]:
     return {
         "ph": "X",
         "pid": pid,
         "tid": pid,
-        "name": entry.name,
-        "cat": entry.category or "container",
-        "ts": entry.start_ns / _US,
-        "dur": (entry.end_ns - entry.start_ns) / _US,
-        "args": {"start": "synthetic" if entry.is_synthetic else "measured"},
+        "name": event.name,
+        "cat": event.category or "container",
+        "ts": event.start_ns / _US,
+        "dur": (event.end_ns - event.start_ns) / _US,
+        "args": {"start": "synthetic" if event.is_synthetic else "measured"},
     }
 
 

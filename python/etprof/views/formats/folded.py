@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 def folded_stacks(assessment: Assessment) -> dict[str, str]:
     """Returns a file per timed experiment, whose lines add up to the split but for rounding."""
     return {
-        f"report_stacks_{safe_name(entry.experiment.name)}.folded": "".join(_lines(entry))
-        for entry in assessment.insight.experiments
-        if entry.experiment.split.times is not None
+        f"report_stacks_{safe_name(insight.experiment.name)}.folded": "".join(_lines(insight))
+        for insight in assessment.insight.experiments
+        if insight.experiment.split.times is not None
     }
 
 
-def _lines(entry: ExperimentInsight) -> Iterator[str]:
-    for detail in entry.details:
+def _lines(insight: ExperimentInsight) -> Iterator[str]:
+    for detail in insight.details:
         modules = next(iter(detail.attribution.modules if detail.attribution else ()), "")
         if detail.row.times is not None:
             yield _line(
                 [*filter(None, modules.split(".")), detail.row.label], detail.row.times.mean_ns
             )
-    for overhead in entry.experiment.split.overheads:
+    for overhead in insight.experiment.split.overheads:
         yield _line([overhead.label], overhead.times.mean_ns)
 
 

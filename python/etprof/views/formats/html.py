@@ -47,7 +47,7 @@ _TOTAL: Final = "Method::execute"
 def render_html(assessments: Sequence[Assessment]) -> str:
     """Returns the report of one or several runs as a self-contained page."""
     style, script = _asset("report.css"), _asset("report.js")
-    runs = [_run_view(entry, f"r{i}") for i, entry in enumerate(assessments)]
+    runs = [_run_view(assessment, f"r{i}") for i, assessment in enumerate(assessments)]
     names = dict.fromkeys(run["title"] for run in runs)
     return _template("report.html.j2").render(
         title=", ".join(names),
@@ -65,7 +65,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
 
 def _identities(assessments: Sequence[Assessment]) -> list[str]:
     """Returns the hashes of the manifests: a report that is put elsewhere says whose it is."""
-    manifests = [entry.run.loaded.contents.get(MANIFEST) for entry in assessments]
+    manifests = [assessment.run.loaded.contents.get(MANIFEST) for assessment in assessments]
     return [hashlib.sha256(content).hexdigest() for content in manifests if content is not None]
 
 
@@ -91,14 +91,14 @@ def _asset(name: str) -> str:
 
 def _together_view(assessments: Sequence[Assessment]) -> View | None:
     """Returns what the template shows of several runs together; None of a single one."""
-    found = side_by_side(assessments)
-    if found is None:
+    runs = side_by_side(assessments)
+    if runs is None:
         return None
     return {
-        "title": found.title,
-        "lead": found.lead,
-        "runs": _table_view(found.runs, found.runs.title),
-        "sections": [_section_view(section) for section in found.sections],
+        "title": runs.title,
+        "lead": runs.lead,
+        "runs": _table_view(runs.runs, runs.runs.title),
+        "sections": [_section_view(section) for section in runs.sections],
     }
 
 
@@ -133,26 +133,28 @@ def _levels(columns: Sequence[ShownColumn], header: int) -> list[int]:
 
     Where that were the header alone, as without times, what was proven of it is seen too.
     """
-    levels = [_level(each, is_header=at == header) for at, each in enumerate(columns)]
+    levels = [_level(column, is_header=at == header) for at, column in enumerate(columns)]
     if any(level < 2 for at, level in enumerate(levels) if at != header):
         return levels
     names = (column.column.name for column in columns)
     return [1 if name in _PROVEN else level for name, level in zip(names, levels, strict=True)]
 
 
-def _level(shown: ShownColumn, *, is_header: bool) -> int:
+def _level(shown_column: ShownColumn, *, is_header: bool) -> int:
     """Where a column is seen at first, for itself."""
-    if is_header or (shown.column.name in _SMALLEST and not shown.is_interval):
+    if is_header or (shown_column.column.name in _SMALLEST and not shown_column.is_interval):
         return 0
-    is_usual = shown.column.visibility == "everywhere" and shown.column.dtype != "boolean"
-    return 1 if is_usual and not shown.is_interval else 2
+    is_usual = (
+        shown_column.column.visibility == "everywhere" and shown_column.column.dtype != "boolean"
+    )
+    return 1 if is_usual and not shown_column.is_interval else 2
 
 
 def _section_view(section: Section) -> View:
     charts = {name: next(filter(None, map(draw, section.tables)), None)
               for name, draw in _CHARTS.items()}  # fmt: skip
-    shown = [table for table in section.tables if table.rows and not table.is_drawn]
-    tables = [_table_view(table, section.title) for table in shown]
+    visible_tables = [table for table in section.tables if table.rows and not table.is_drawn]
+    tables = [_table_view(table, section.title) for table in visible_tables]
     return {
         **charts,
         "anchor": section.anchor,
@@ -199,17 +201,17 @@ def _table_view(table: Table, heading: str) -> View:
 
 def _anchors(rules: Sequence[str]) -> list[str]:
     """A name for each finding: its rule, with a number from the second of that rule on."""
-    counts = [rules[:place].count(rule) for place, rule in enumerate(rules)]
+    counts = [rules[:index].count(rule) for index, rule in enumerate(rules)]
     return [f"{rule}-{n + 1}" if n else rule for rule, n in zip(rules, counts, strict=True)]
 
 
 def _operator_of(table: Table, row: Sequence[Value]) -> View:
     """The number that a row's anchor has, and its class; None where rows are no operators."""
     is_operator = table.name == _SORTABLE and "number" in table.names
-    found = dict(zip(table.names, row, strict=True)) if is_operator else {}
-    own = dict(zip(table.names, row, strict=True)) if table.name == "runs" else {}
-    run = f"#r{int(own['number'] or 1) - 1}" if own else None
-    return {"number": found.get("number"), "class": found.get("class"), "href": run}
+    record = dict(zip(table.names, row, strict=True)) if is_operator else {}
+    run_record = dict(zip(table.names, row, strict=True)) if table.name == "runs" else {}
+    run = f"#r{int(run_record['number'] or 1) - 1}" if run_record else None
+    return {"number": record.get("number"), "class": record.get("class"), "href": run}
 
 
 def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:

@@ -60,7 +60,7 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
     resident = [b.memory.pss_bytes for b in blocks if b.memory.pss_bytes is not None]
-    found = {
+    runner_metrics = {
         "model_load_time(ms)": _known_ms(block.load.total_ns for block in blocks),
         "first_inference_latency(ms)": _known_ms(block.first_inference_ns for block in blocks),
         "avg_inference_latency(ms)": samples,
@@ -70,7 +70,11 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
         "ram_pss_usage(mb)": [value / _BYTES_PER_MB for value in resident],
     }
-    return {name: values for name, values in {**found, **_llm_metrics(metrics)}.items() if values}
+    return {
+        name: values
+        for name, values in {**runner_metrics, **_llm_metrics(metrics)}.items()
+        if values
+    }
 
 
 def _known_ms(times_ns: Iterable[int | None]) -> list[float]:
@@ -79,26 +83,30 @@ def _known_ms(times_ns: Iterable[int | None]) -> list[float]:
 
 def _llm_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     """The names of ExecuTorch's app for language models; empty when no tokens were generated."""
-    told = [(block, block.generation) for block in metrics.blocks if block.generation is not None]
+    generations = [
+        (block, block.generation) for block in metrics.blocks if block.generation is not None
+    ]
     return {
-        "llm_model_load_time(ms)": _known_ms(block.load.total_ns for block, _ in told),
+        "llm_model_load_time(ms)": _known_ms(block.load.total_ns for block, _ in generations),
         "generate_time(ms)": [
-            value / _NS_PER_MS for block, _ in told for value in block.latency_ns
+            value / _NS_PER_MS for block, _ in generations for value in block.latency_ns
         ],
-        "token_per_sec": [rate for _, speed in told for rate in speed.decode_tokens_per_second],
+        "token_per_sec": [
+            rate for _, speed in generations for rate in speed.decode_tokens_per_second
+        ],
         "time_to_first_token(ms)": [
-            value / _NS_PER_MS for _, speed in told for value in speed.time_to_first_token_ns
+            value / _NS_PER_MS for _, speed in generations for value in speed.time_to_first_token_ns
         ],
     }
 
 
 def _subject(experiment: ExperimentAnalysis, manifest: Manifest | None) -> HudSubject:
-    known = HudSubject(experiment=experiment.name, sme=experiment.sme, threads=experiment.threads)
+    subject = HudSubject(experiment=experiment.name, sme=experiment.sme, threads=experiment.threads)
     if manifest is None:
-        return known
+        return subject
     model, cpu = experiment.program.model or manifest.model, manifest.cpu
     return replace(
-        known,
+        subject,
         model=model.name,
         precision=model.precision,
         backend=model.backend,

@@ -7,5 +7,5 @@ from etprof.views.formats import Format
 
 FORMAT = Format(
     of_run=lambda run: {"report.json": assessment_document(run)},
-    of_all=lambda runs: {"runs.json": found} if (found := runs_document(runs)) else {},
+    of_all=lambda runs: {"runs.json": document} if (document := runs_document(runs)) else {},
 )

@@ -45,7 +45,7 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
         )
         ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
         data["speed-up"] = describe_nodes(ratios, GOOD_WHEN_HIGH)
-    return {name: {"name": name, **entry} for name, entry in data.items()}
+    return {name: {"name": name, **nodes} for name, nodes in data.items()}
 
 
 def _node_times(insight: ExperimentInsight) -> dict[str, float]:

@@ -45,8 +45,8 @@ def _process_packets(process: TraceProcess) -> list[bytes]:
         _descriptor(uuid, process.name, pid=number) + flags,
         _descriptor(uuid + 1, TRACK, pid=number, parent=uuid),
     ]
-    for entry in process.slices:
-        packets += _slice_packets(entry, uuid + 1, number)
+    for event in process.slices:
+        packets += _slice_packets(event, uuid + 1, number)
     for track, counter in enumerate(process.counters, start=uuid + 2):
         packets.append(_descriptor(track, counter.name, parent=uuid, unit=counter.unit))
         packets += [
@@ -76,24 +76,24 @@ def _descriptor(
     return message(_TRACK_DESCRIPTOR, content)
 
 
-def _slice_packets(entry: Slice, track: int, sequence: int) -> list[bytes]:
+def _slice_packets(event: Slice, track: int, sequence: int) -> list[bytes]:
     """Begin and end of one slice."""
     notes = message(
-        4, text(10, "start") + text(6, "synthetic" if entry.is_synthetic else "measured")
+        4, text(10, "start") + text(6, "synthetic" if event.is_synthetic else "measured")
     )
-    if entry.category:
-        notes += message(4, text(10, "category") + text(6, entry.category))
+    if event.category:
+        notes += message(4, text(10, "category") + text(6, event.category))
     begin = (
         integer(9, _SLICE_BEGIN)
         + integer(11, track)
-        + text(23, entry.name)
-        + text(22, entry.category or "container")
+        + text(23, event.name)
+        + text(22, event.category or "container")
         + notes
     )
     end = integer(9, _SLICE_END) + integer(11, track)
     return [
-        _event_packet(entry.start_ns, begin, sequence),
-        _event_packet(entry.end_ns, end, sequence),
+        _event_packet(event.start_ns, begin, sequence),
+        _event_packet(event.end_ns, end, sequence),
     ]
 
 
