@@ -46,6 +46,7 @@ UNREAD_FIELDS = {
     "CheckedOutput.top1_agreement": _FOR_PEOPLE,
     "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.ptd": _FOR_PEOPLE,
     "ExportManifest.stages": _FOR_PEOPLE,
+    "LaunchRecord.layout_shift_bytes": "people read it in a manifest, to see what a launch drew",
     "MemoryPlan.peak_node": _FOR_PEOPLE, "MemoryPlan.tensors_at_peak": _FOR_PEOPLE,
     "MethodSummary.delegated_operator_share": _FOR_PEOPLE,
     "BlockColumns.bundled_input_index": _OF_AN_ETDUMP, "BlockColumns.event_end": _OF_AN_ETDUMP,

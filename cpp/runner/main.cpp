@@ -5,6 +5,7 @@
 #endif
 
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -14,6 +15,7 @@
 
 #include "build_info.h"
 #include "files.h"
+#include "layout.h"
 #include "messages.h"
 #include "options.h"
 #include "program_description.h"
@@ -132,19 +134,18 @@ void act(const Options& options) {
     }
 }
 
-}  // namespace
+struct Words {
+    int count;
+    char** values;
+};
 
-int main(int argc, char** argv) {
-    // A full quota or a closed pipe is an error to report, not a signal to die from.
-    std::signal(SIGXFSZ, SIG_IGN);
-    std::signal(SIGPIPE, SIG_IGN);
-    install_crash_report();
-    capture_runtime_log();
+int run_words(void* argument) {
+    const auto [count, values] = *static_cast<const Words*>(argument);
     try {
 #if defined(ETPROF_LOADED_LIBRARY)
-        load_after_switch(argc, argv);
+        load_after_switch(count, values);
 #endif
-        act(parse_options({argv + 1, argv + argc}));
+        act(parse_options({values + 1, values + count}));
         return static_cast<int>(ExitCode::kOk);
     } catch (const RunnerError& error) {
         return report_failure(error.code(), error.what());
@@ -157,4 +158,16 @@ int main(int argc, char** argv) {
                                "): please report it with the command line")
                                   .c_str());
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // A full quota or a closed pipe is an error to report, not a signal to die from.
+    std::signal(SIGXFSZ, SIG_IGN);
+    std::signal(SIGPIPE, SIG_IGN);
+    install_crash_report();
+    capture_runtime_log();
+    Words words{argc, argv};
+    return call_shifted(parse_layout_shift(std::getenv(kLayoutVariable)), run_words, &words);
 }

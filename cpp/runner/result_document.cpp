@@ -7,6 +7,7 @@
 
 #include "base/json_writer.h"
 #include "build_info.h"
+#include "layout.h"
 
 namespace etprof {
 namespace {
@@ -31,7 +32,7 @@ void begin(JsonWriter& json, const ProgramDescription& program, int version = kS
     json.field("schema_version", version);
     json.key("runner");
     write_runner(json);
-    json.object("model", "path", program.path, "size_bytes", program.size_bytes);
+    json.object("model", "path", plain_path(program.path), "size_bytes", program.size_bytes);
 }
 
 std::string end(JsonWriter& json) {
@@ -58,7 +59,7 @@ void write_inputs(JsonWriter& json, const std::vector<Input>& inputs) {
         // What is no tensor is fixed in the program at export.
         const char* const made = input.value.is_tensor() ? "seeded" : "program";
         json.fields("index", index++, "dtype", type_name(input.value), "shape", input.value.shape,
-                    "source", input.path ? "file" : made, "path", input.path, "size_bytes",
+                    "source", input.path ? "file" : made, "path", plain_path(input.path), "size_bytes",
                     input.value.size_bytes);
     });
 }
@@ -67,7 +68,7 @@ void write_outputs(JsonWriter& json, const std::vector<Output>& outputs) {
     std::size_t index = 0;
     json.objects("outputs", outputs, [&](const Output& output) {
         json.fields("index", index++, "dtype", type_name(output.value), "shape", output.value.shape,
-                    "size_bytes", output.bytes.size(), "path", output.path, "nonfinite_count",
+                    "size_bytes", output.bytes.size(), "path", plain_path(output.path), "nonfinite_count",
                     output.nonfinite_count);
     });
 }
@@ -149,7 +150,7 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     const Measurements& taken = session.measurements();
     JsonWriter json;
     begin(json, program);
-    json.fields("data_path", options.data_path, "method", session.method().name, "pass",
+    json.fields("data_path", plain_path(options.data_path), "method", session.method().name, "pass",
                 pass_name(options));
     json.key("cpu");
     write_cpu(json);
@@ -209,7 +210,7 @@ std::string describe_document(const ProgramDescription& program) {
     JsonWriter json;
     json.begin_object();
     json.field("schema_version", kSchemaVersion);
-    json.object("model", "path", program.path, "size_bytes", program.size_bytes);
+    json.object("model", "path", plain_path(program.path), "size_bytes", program.size_bytes);
     json.objects("methods", program.methods, [&json](const MethodDescription& method) {
         json.field("name", method.name);
         write_values(json, "inputs", method.inputs);

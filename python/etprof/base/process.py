@@ -23,6 +23,9 @@ HOLDERS_VARIABLE: Final = "ETPROF_HOLDERS"
 _GUARD: Final = Path(__file__).parent / "guard.py"
 _LONGEST_END_S: Final = 3.0
 """More than a guard takes; one that was stopped by a signal takes for ever."""
+_POINTER_BYTES: Final = 8
+_STACK_STEP_BYTES: Final = 16 << 10
+"""Several times what flags and a shell's environment take, so that most have one step."""
 _RUSAGE_UNIT_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 """Of ru_maxrss: getrusage(2) of Linux has KiB, that of macOS bytes."""
 
@@ -151,6 +154,7 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
     folder: Path | None = None,
     keeps_device: bool = False,
     sees_our_end: bool = False,
+    fill_variable: str | None = None,
 ) -> Completed:
     """Runs `command` to its end and returns what it printed, whatever its exit code.
 
@@ -158,7 +162,9 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
     that it has started end within 2 s (what made itself a daemon apart), and so they do after
     `timeout_s` seconds. With `keeps_device` the command itself holds the lock of the device that
     this thread has, and not only what guards it. With `sees_our_end` its standard input stays
-    open until this process ends; without, it is empty.
+    open until this process ends; without, it is empty. `fill_variable` is one more variable of its
+    environment, as long as it takes for what the kernel lays on the program's stack (strings and
+    pointers of command line and environment) to be a multiple of 16 KiB.
 
     Raises ProgramNotFoundError when the program does not exist, ProgramTimeoutError after
     `timeout_s`, OSError when the system cannot start it.
@@ -176,6 +182,7 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
         folder=folder,
         keeps_device=keeps_device,
         sees_our_end=sees_our_end,
+        fill_variable=fill_variable,
     )
     with closing(_Pipe()) as lifeline, closing(_Pipe()) as status, _registered(lifeline):
         process = call.start(lifeline, status)
@@ -217,6 +224,16 @@ class _Call:
     folder: Path | None
     keeps_device: bool
     sees_our_end: bool
+    fill_variable: str | None = None
+
+    def _environment(self, holders: Mapping[str, str]) -> dict[str, str]:
+        """Returns the command's environment, filled up where that is asked for."""
+        environment = {**self.environment, **holders}
+        if self.fill_variable is not None:
+            environment[self.fill_variable] = ""
+            used = stack_bytes(self.words, environment)
+            environment[self.fill_variable] = "x" * (-used % _STACK_STEP_BYTES)
+        return environment
 
     def start(self, lifeline: _Pipe, status: _Pipe) -> subprocess.Popen[str]:
         """Starts the guard with its ends of the two pipes."""
@@ -233,7 +250,7 @@ class _Call:
             [*guard, *self.argv],
             cwd=self.folder,
             encoding="utf-8",
-            env={**self.environment, **holders},
+            env=self._environment(holders),
             errors="replace",
             pass_fds=(lifeline.reader, status.writer, *held),
             # No terminal: its signals come to etprof alone, and nobody is asked for a password.
@@ -245,6 +262,15 @@ class _Call:
         lifeline.close(lifeline.reader)
         status.close(status.writer)
         return process
+
+
+def stack_bytes(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Returns what execve(2) lays on the stack: each string with its end, and a pointer to it.
+
+    `argv` begins with the program's path, which Linux lays there too (AT_EXECFN, getauxval(3)).
+    """
+    texts = [*argv, *(f"{name}={value}" for name, value in environment.items())]
+    return sum(len(os.fsencode(text)) + 1 + _POINTER_BYTES for text in texts)
 
 
 def _await_end(process: subprocess.Popen[str]) -> None:

@@ -285,7 +285,9 @@ def check_on_terminal(result: CheckResult) -> RenderableType:
     renderables: list[RenderableType] = []
     if result.entries:
         renderables.append(terminal_table(CHECK.of(result.entries)))
-    renderables += [folded_text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
+    renderables += [
+        folded_text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline
+    ]
     return Group(*renderables, folded_text(_headline(result), style="bold"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import shutil
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ from etprof.run.generation import token_shapes
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.run.program import describe_program
 from etprof.run.runner_result import read_result
+from etprof.targets.launch_layout import LayoutShift
 from etprof.targets.registry import proves_times
 from etprof.targets.request import REQUESTED, RunnerRequest, raw_inputs, runner_arguments
 
@@ -84,6 +86,9 @@ class Launcher:
         requested = {name: value for name, value in settings.items() if name in REQUESTED}
         settings = {**requested, "iterations": iterations, "warmup": warmup, "result": result}
         request = RunnerRequest(**settings)
+        if is_timed and launch.purpose in {"timing", "operators"}:
+            # Never by the seed of the run: the same draws in every run would be a bias again.
+            request = replace(request, layout=LayoutShift.draw(random.SystemRandom()))
         if launch.purpose == "timing":
             return request
         request = replace(request, min_seconds=None)
@@ -180,6 +185,7 @@ class Launcher:
             state_before=dataclasses.asdict(before),
             state_after=dataclasses.asdict(self._target.read_state()),
             waited_s=waited_s,
+            layout_shift_bytes=dataclasses.astuple(request.layout) if request.layout else None,
         )
         if problem is not None:
             # Half of what was asked for is no evidence; what the target says of it is kept.

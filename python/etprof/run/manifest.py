@@ -304,6 +304,8 @@ class LaunchRecord(Record):
     state_before: CleanData | None = None
     state_after: CleanData | None = None
     waited_s: float = 0.0
+    layout_shift_bytes: tuple[Count, Count] | None = None
+    """By how many bytes heap and stack were moved, drawn at random; None where nothing is timed."""
 
     @model_validator(mode="before")
     @classmethod

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _NO_TURBO = Path("/sys/devices/system/cpu/intel_pstate/no_turbo")
+_RANDOMIZE_VA_SPACE = Path("/proc/sys/kernel/randomize_va_space")
+_PERSONALITY = Path("/proc/self/personality")
+_ADDR_NO_RANDOMIZE = 0x0040000
+"""Of a process, inherited by what it starts: personality(2)."""
 
 
 class LocalTarget(RunsHere):
@@ -55,6 +59,7 @@ class LocalTarget(RunsHere):
             "load_average": list(os.getloadavg()),
             "frequency_governor": _read_line(_CPUFREQ / "scaling_governor"),
             "turbo_disabled": _read_line(_NO_TURBO),
+            "address_randomization": _read_address_randomization(),
         }
 
     def describe_cpu(self) -> Cpu | None:
@@ -91,6 +96,19 @@ class LocalTarget(RunsHere):
     def read_state(self) -> TargetState:
         """This machine's frequencies, temperatures and load."""
         return read_local_state()
+
+
+def _read_address_randomization() -> str | None:
+    """Says whether Linux lays stack, libraries and heap of new processes at random addresses.
+
+    Returns:
+        "off"; "without heap" for 1 of proc_sys_kernel(5); "on"; None on other systems.
+    """
+    state = {"0": "off", "1": "without heap", "2": "on"}.get(_read_line(_RANDOMIZE_VA_SPACE) or "")
+    personality = _read_line(_PERSONALITY)
+    if state and personality and int(personality, 16) & _ADDR_NO_RANDOMIZE:
+        return "off"
+    return state
 
 
 def _read_line(path: Path) -> str | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.run.generation import Generation
+    from etprof.targets.launch_layout import LayoutShift
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class RunnerRequest:
     """Generate tokens; then `method` and `inputs` play no part, and `outputs` is None."""
     extra_arguments: tuple[str, ...] = ()
     """Further flags for the runner, as they are."""
+    layout: LayoutShift | None = None
+    """By how much the launch moves heap and stack; None where nothing is timed, or is to repeat."""
 
     @property
     def log(self) -> Path:

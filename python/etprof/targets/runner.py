@@ -9,6 +9,7 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,12 +26,18 @@ from etprof.base.errors import (
     UsageError,
 )
 from etprof.base.json_input import parse_json
-from etprof.base.process import run_command
+from etprof.base.process import ProgramTimeoutError, run_command
 from etprof.base.records import first_problem
 from etprof.base.text import clean
 from etprof.base.units import format_size
 from etprof.run.runner_result import Cpu, read_result
 from etprof.targets.device_lock import this_host
+from etprof.targets.launch_layout import (
+    FILL_VARIABLE,
+    layout_environment,
+    level_paths,
+    restore_paths,
+)
 from etprof.targets.request import runner_arguments, taskset_words
 
 if TYPE_CHECKING:
@@ -94,12 +101,24 @@ class RunsHere(ABC):
                 "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
             )
         runner = self.runner_file(request)
-        before = [*taskset_words(request.cpus), *request.launcher]
-        completed = run_command(
-            [*before, *self.runner_command(runner, request), *runner_arguments(request)],
-            timeout_s=request.timeout_s,
-            environment=self.environment(runner),
-            keeps_device=True,
+        before = [*taskset_words(request.cpus), *request.launcher, *self.runner_command(runner, request)]
+        flags = runner_arguments(request)
+        level_flags, plain_paths = level_paths(flags)
+        try:
+            completed = run_command(
+                [*before, *level_flags],
+                timeout_s=request.timeout_s,
+                environment={**self.environment(runner), **layout_environment(request.layout)},
+                keeps_device=True,
+                fill_variable=FILL_VARIABLE,
+            )
+        except ProgramTimeoutError as error:
+            raise ProgramTimeoutError(restore_paths(str(error), plain_paths)) from error
+        completed = replace(
+            completed,
+            command=(*map(str, before), *flags),
+            stdout=restore_paths(completed.stdout, plain_paths),
+            stderr=restore_paths(completed.stderr, plain_paths),
         )
         keep_words(request, completed)
         check_completed(completed, request.runner, request.launcher)

@@ -168,6 +168,12 @@ def _method(side: Side) -> str | None:
     return model.method if model else None
 
 
+def _address_randomization(side: Side) -> str | None:
+    """Whether the system lays processes at random addresses; only this host as a target tells."""
+    state = side.provenance.target.get("address_randomization") if side.provenance else None
+    return str(state) if state else None
+
+
 FIELDS: Final[dict[str, Callable[[Side], str | None]]] = {
     "threads": _threads,
     "inputs": _inputs,
@@ -183,6 +189,7 @@ FIELDS: Final[dict[str, Callable[[Side], str | None]]] = {
     "blocks": _blocks,
     "load": _load,
     "governor": _governor,
+    "address_randomization": _address_randomization,
 }
 _OVERLOADED: Final = 1.5
 """Load average beside the number of cores: a run that follows another one stays below."""
@@ -212,7 +219,7 @@ def run_one_program(baseline: Side, candidate: Side) -> bool:
 
 def find_unknowns(baseline: Side, candidate: Side) -> tuple[str, ...]:
     """Lists the settings that one side does not tell, and has."""
-    ignored = {"vector_length"}
+    ignored = {"vector_length", "address_randomization"}
     if baseline.run.source == candidate.run.source:
         ignored |= _SAME_WITHIN_A_RUN
     return tuple(

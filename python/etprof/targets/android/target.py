@@ -28,6 +28,7 @@ from etprof.targets.android.identity import describe_device, read_device_state
 from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.session import DeviceSession, bring_results, read_log
 from etprof.targets.android.store import DeviceStore
+from etprof.targets.launch_layout import layout_environment, level_paths, restore_paths
 from etprof.targets.request import runner_arguments
 from etprof.targets.runner import check_completed, keep_words, modes_of, read_cpu
 from etprof.targets.state import TargetState
@@ -154,17 +155,24 @@ class AndroidTarget:
         files = [request.model, *([request.data] if request.data else []), *request.inputs]
         remote_paths = self._upload(runner, files, launcher=request.launcher)
         translated, results = translate(request, remote_paths, self._session.outputs)
+        layout = [f"{name}={value}" for name, value in layout_environment(request.layout).items()]
         prefix = self._command_prefix(
-            runner, remote_paths, launcher=request.launcher, cpus=request.cpus
+            runner,
+            remote_paths,
+            launcher=request.launcher,
+            cpus=request.cpus,
+            environment=layout,
         )
-        argv = [*prefix, *runner_arguments(translated)]
+        flags = runner_arguments(translated)
+        level_flags, plain_paths = level_paths(flags)
+        argv = [*prefix, *level_flags]
         try:
             finished = self._session.launch(argv, request.timeout_s)
             log = read_log(self.adb, finished.process_id, finished.started_at)
             if log:
                 write_text(request.log, "".join(f"{line}\n" for line in log))
-            command = ("adb", "-s", self.adb.serial, "shell", shlex.join(argv))
-            stderr = finished.stderr.strip() or "\n".join(log[-1:])
+            command = ("adb", "-s", self.adb.serial, "shell", shlex.join([*prefix, *flags]))
+            stderr = restore_paths(finished.stderr.strip() or "\n".join(log[-1:]), plain_paths)
             # People know files by their paths here.
             outputs = ((f"{self._session.outputs}/{name}", path) for name, path in results)
             for remote, local in (
@@ -208,13 +216,15 @@ class AndroidTarget:
         *,
         launcher: Sequence[str] = (),
         cpus: Sequence[int] = (),
+        environment: Sequence[str] = (),
     ) -> list[str]:
         """Returns everything before the runner's flags."""
         folders = [remote_paths[library].rpartition("/")[0] for library in self._libraries[runner]]
         # Android's taskset knows masks only.
         affinity = ["taskset", f"{sum(1 << cpu for cpu in cpus):x}"] if cpus else []
-        search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
-        return [*affinity, *search, *(launcher or self.launcher), remote_paths[runner]]
+        search = [f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
+        variables = ["env", *search, *environment] if search or environment else []
+        return [*affinity, *variables, *(launcher or self.launcher), remote_paths[runner]]
 
     def _check(self, completed: Completed, named: Path | None, launcher: Sequence[str]) -> None:
         """Raises the error that the launch ended in, with the device's name."""
