@@ -231,7 +231,7 @@ class _Call:
         environment = {**self.environment, **holders}
         if self.fill_variable is not None:
             environment[self.fill_variable] = ""
-            used = stack_bytes(self.words, environment)
+            used = stack_bytes(self.argv, environment)
             environment[self.fill_variable] = "x" * (-used % _STACK_STEP_BYTES)
         return environment
 
