@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.compare.comparability import find_differences, refuse_unlike
+from etprof.analysis.compare.comparability import (
+    find_differences,
+    find_unknowns,
+    refuse_unlike,
+)
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, match_runs
 from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
@@ -262,6 +266,21 @@ def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:
         str(difference)
         for difference in find_differences(replace(before, provenance=boosted), after)
     ] == ["profile (boost against none)", "cores (4,5 against any)"]
+
+
+def test_runs_with_and_without_random_addresses_are_not_alike(tmp_path: Path) -> None:
+    """N3-1: nothing read whether the system randomizes addresses."""
+
+    def randomized(state: str | None) -> RunAnalysis:
+        run = write_run(tmp_path / str(state), Run([Experiment("off", OFF_OPS)]))
+        edit_manifest(run, lambda d: d["target"].update({"address_randomization": state}))
+        return analyze_run(LoadedRun.load(run))
+
+    ((before, after),) = match_runs(randomized("on"), randomized("off"))
+    with pytest.raises(UsageError, match=r"\(on against off\).*--allow address_randomization"):
+        refuse_unlike(before, after, [])
+    ((before, after),) = match_runs(randomized("without heap"), randomized(None))
+    assert "address_randomization" not in find_unknowns(before, after)
 
 
 def test_runs_pair_by_mode_and_threads_or_by_name(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from etprof.base.errors import TargetError
 from etprof.base.process import stack_bytes
+from etprof.targets import local
 from etprof.targets.launch_layout import LAYOUT_VARIABLE, LayoutShift, level_paths, restore_paths
 from etprof.targets.local import LocalTarget
 from etprof.targets.request import RunnerRequest, runner_arguments
@@ -139,3 +140,25 @@ def test_a_fill_takes_nothing_where_nothing_is_missing() -> None:
     assert total({}) == len("/bin/true") + len("true") + 2 + 16
     assert total({"A": "bc"}) - total({}) == len("A=bc") + 1 + 8
     assert total({"A": "é"}) == total({"A": "bc"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "personality", "state"),
+    [
+        ("2", "00000000", "on"), ("1", "00000000", "without heap"), ("0", "00000000", "off"),
+        ("2", "00040000", "off"), (None, None, None),
+    ],
+)  # fmt: skip
+def test_the_state_of_address_randomization_is_recorded(
+    setting: str | None,
+    personality: str | None,
+    state: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in (("_RANDOMIZE_VA_SPACE", setting), ("_PERSONALITY", personality)):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(f"{text}\n")
+        monkeypatch.setattr(local, name, path)
+    assert LocalTarget().describe()["address_randomization"] == state

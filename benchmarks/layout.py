@@ -1,0 +1,80 @@
+"""Measures a program against itself while only the length of `--out` changes (N3-1).
+
+    python benchmarks/layout.py [--model toy_cnn] [--lengths 17] [--repeats 2] [--outdir DIR]
+
+Both sides are one file, so each operator called faster or slower is a false verdict. Prints a row
+for each operator: the share of tables that call it so, and the median of its ratios. Returns 1 where
+more than 5 % of the tables have a false verdict, or a median is outside 0.98 to 1.02.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import etprof
+from etprof.base.units import format_share
+from etprof.cli import run_command_line
+
+MOST_FALSE = 0.05
+RATIO_RANGE = (0.98, 1.02)
+VERDICTS = ("faster", "slower")
+
+
+def run_quietly(argv: list[str]) -> None:
+    """Runs an etprof command; ends the benchmark with what it said where it fails."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        code = run_command_line(argv)
+    if code:
+        sys.exit(f"etprof {' '.join(argv)}: exit code {code}\n{output.getvalue()}")
+
+
+def main() -> int:
+    """Prints the table; returns 1 where names decide."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="toy_cnn")
+    parser.add_argument("--lengths", type=int, default=17, help="of --out, from 1 on")
+    parser.add_argument("--repeats", type=int, default=2, help="of each length")
+    parser.add_argument("--outdir", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.outdir or Path(temporary)
+        program = folder / "program.pte"
+        if not program.exists():
+            run_quietly(["export", arguments.model, "--dtype", "fp32", "--out", str(program)])
+        ratios: dict[str, list[float]] = defaultdict(list)
+        false_verdicts: dict[str, int] = defaultdict(int)
+        false_tables = tables = 0
+        for repeat in range(arguments.repeats):
+            for length in range(1, arguments.lengths + 1):
+                run = folder / f"r{repeat}" / ("o" * length)
+                if not run.exists():
+                    run_quietly(["profile", str(program), "--against", str(program),
+                                 "--out", str(run), "--json"])  # fmt: skip
+                changes = etprof.load_run(run).table("operator_changes")
+                is_false = changes["verdict"].isin(VERDICTS)
+                tables += 1
+                false_tables += bool(is_false.any())
+                for row in changes[changes["match"] == "same"].to_dict("records"):
+                    ratios[row["baseline_label"]].append(row["speed_up"])
+                    false_verdicts[row["baseline_label"]] += row["verdict"] in VERDICTS
+    print("| operator | false verdicts | median ratio |\n|---|---|---|")
+    medians = {label: statistics.median(values) for label, values in ratios.items()}
+    for label, median in medians.items():
+        print(f"| {label} | {false_verdicts[label]} of {tables} | {median:.3f} |")
+    print(f"{false_tables} of {tables} tables have a false verdict "
+          f"({format_share(false_tables / tables)})")  # fmt: skip
+    low, high = RATIO_RANGE
+    fits = all(low <= median <= high for median in medians.values())
+    return 0 if fits and false_tables <= MOST_FALSE * tables else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
