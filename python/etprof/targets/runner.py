@@ -101,7 +101,11 @@ class RunsHere(ABC):
                 "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
             )
         runner = self.runner_file(request)
-        before = [*taskset_words(request.cpus), *request.launcher, *self.runner_command(runner, request)]
+        before = [
+            *taskset_words(request.cpus),
+            *request.launcher,
+            *self.runner_command(runner, request),
+        ]
         flags = runner_arguments(request)
         level_flags, plain_paths = level_paths(flags)
         try:
