@@ -11,10 +11,25 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path("python/etprof")
-_FOLDERS: Final = ("python", "tests", "models", "configs", "docs", "benchmarks", "cpp", "cmake")
+_FOLDERS: Final = (
+    ".ci",
+    "python",
+    "tests",
+    "models",
+    "configs",
+    "docs",
+    "benchmarks",
+    "cpp",
+    "cmake",
+)
 _OF_THE_BUILD: Final = ("bin", "source", "models", "configs")
 _EDITABLE: Final = "_editable_skbc_etprof"
 """Module of scikit-build-core that finds an editable etprof before any path does."""
+_START: Final = f"""import sys
+sys.meta_path[:] = [one for one in sys.meta_path if type(one).__module__ != "{_EDITABLE}"]
+"""
+"""What Python runs after it has read the installed packages: the copy is what is imported."""
+_STARTS: Final = "start"
 
 
 def copy_tree(folder: Path) -> Path:
@@ -35,22 +50,19 @@ def copy_tree(folder: Path) -> Path:
             link = package / path.name
             if path.exists() and not link.exists():
                 link.symlink_to(path.resolve())
+    (folder / _STARTS).mkdir()
+    (folder / _STARTS / "sitecustomize.py").write_text(_START)
     return package
 
 
 def environment_of(folder: Path) -> dict[str, str]:
     """Returns the environment of processes that shall import the copy."""
-    return {**os.environ, "PYTHONPATH": str(folder / "python")}
-
-
-def is_editable() -> bool:
-    """Whether the copy's package would be hidden by an editable one, whatever the path is."""
-    return importlib.util.find_spec(_EDITABLE) is not None
+    return {**os.environ, "PYTHONPATH": f"{folder / _STARTS}{os.pathsep}{folder / 'python'}"}
 
 
 def import_from(folder: Path) -> None:
     """Makes this process, which has no etprof yet, import the copy's, and its tests."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
-    sys.meta_path[:] = [one for one in sys.meta_path if type(one).__module__ != _EDITABLE]
+    exec(_START, {})  # noqa: S102 - what every process that tests start runs too
     sys.path[:0] = [str(folder), str(folder / "python")]

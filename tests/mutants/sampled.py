@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
@@ -206,6 +206,9 @@ def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
                 waiting = deque(task for task in waiting if task[1])
             if fate == "alive" and not is_second and len(chosen[number].tests) > _FIRST:
                 waiting.append((number, True))
+            elif fate == "alive":
+                # At once: who reads it can write its test while the others are tried.
+                print(f"{chosen[number].text}\n", flush=True)
             tasks.put(waiting.popleft() if waiting and spent < 1 else None)
         for worker in workers:
             worker.join()
@@ -222,6 +225,7 @@ def _work(
     try:
         folder.mkdir()
         bench, sound = Bench(folder), dict[str, bool]()
+        bench.check(_quickest(chosen.values()))
         while (task := tasks.get()) is not None:
             number, is_second = task
             tests = chosen[number].tests
@@ -229,6 +233,11 @@ def _work(
             ends.put((task, *try_one(bench, chosen[number], part, sound)))
     finally:
         ends.put(None)
+
+
+def _quickest(mutants: Iterable[Mutant]) -> TimedTest:
+    """The test that judges the bench itself."""
+    return min((test for mutant in mutants for test in mutant.tests), key=lambda t: t.seconds)
 
 
 def try_one(
@@ -240,11 +249,19 @@ def try_one(
     part = [test for test in tests if sound.get(test.name, True)]
     while part:
         run = bench.run(part, (mutant.file, mutant.change))
-        if run.outcome in {"passed", "absent"}:
+        if run.outcome == "passed":
             break
         culprit = [test for test in part if test.name == run.failed]
+        # One that fails after the others only must not fail after them without the change.
+        is_alone = (
+            not culprit or bench.run(culprit, (mutant.file, mutant.change)).outcome != "passed"
+        )
+        if not is_alone and bench.run(part).failed == run.failed:
+            sound[run.failed] = False
         if _pass(bench, culprit or part, sound):
-            return ("killed" if run.outcome == "failed" else "timed out"), run.failed
+            if run.outcome == "timed out":
+                return "timed out", ""
+            return "killed", run.failed or "pytest does not start"
         part = [test for test in part if sound.get(test.name, True)]
     return "alive", "" if mutant.tests else "no test runs it"
 
@@ -256,6 +273,11 @@ def _pass(bench: Bench, tests: Sequence[TimedTest], sound: dict[str, bool]) -> b
         return all(sound[test.name] for test in tests)
     run = bench.run(unknown)
     failing = [test for test in unknown if test.name == run.failed] or unknown
+    if run.outcome != "passed" and len(failing) > 1:
+        # One of them that does not exist any more shall not take the others with it.
+        middle = len(failing) // 2
+        passing = [_pass(bench, part, sound) for part in (failing[:middle], failing[middle:])]
+        return all(passing)
     if run.outcome != "passed":
         sound.update((test.name, False) for test in failing)
         return False

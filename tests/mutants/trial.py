@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from tests.mutants.copies import PACKAGE, copy_tree, environment_of, import_from
+from tests.mutants.operators import Change
 
 if TYPE_CHECKING:
-    from tests.mutants.operators import Change
     from tests.mutants.selection import TimedTest
 
 _LIBRARIES: Final = (
@@ -43,8 +43,9 @@ _WAITS: Final = 5.0
 """By how many times the clock may run longer than the processor, on a machine with other work."""
 _MOST_BYTES: Final = 12 << 30
 """Of addresses: a change that asks for more fails instead of taking the machine's memory."""
+_OUTPUT: Final = "output.txt"
 
-Outcome = Literal["passed", "failed", "timed out", "absent"]
+Outcome = Literal["passed", "failed", "timed out", "not run"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Run:
     """How a run of tests ended."""
 
     outcome: Outcome
-    """`absent`: pytest has no test of such names."""
+    """`not run`: pytest knows no such tests, or cannot even start."""
     failed: str = ""
     """The test that failed, or the file that could not be imported."""
 
@@ -66,6 +67,17 @@ class Bench:
         copy_tree(folder)
         for name in _LIBRARIES:
             importlib.import_module(name)
+
+    def check(self, test: TimedTest) -> None:
+        """Ends the process unless the test passes, and fails where the package is of no use.
+
+        Else every change would live: a copy that lacks a file, or that is not what is imported.
+        """
+        fatal = Change("fatal", 0, 0, "raise SystemError\n", (1, 1), (1, 1), ())
+        before, after = self.run([test]).outcome, self.run([test], ("__init__.py", fatal)).outcome
+        if before != "passed" or after in {"passed", "timed out"}:
+            output = (self._folder / _OUTPUT).read_text(errors="replace")[-2000:]
+            sys.exit(f"{test.name}: {before} as it is, {after} without the package\n{output}")
 
     def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
         """Runs the tests until one fails, with the change of a file, or without any."""
@@ -142,7 +154,7 @@ def _run_pytest(folder: Path, names: Sequence[str], answer: Path, most_s: int) -
     os.environ.update(environment_of(folder), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     os.chdir(folder)
     import_from(folder)
-    log = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(_OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(log, stream)
     # To find the smallest example takes minutes; that there is one is enough.
@@ -151,7 +163,7 @@ def _run_pytest(folder: Path, names: Sequence[str], answer: Path, most_s: int) -
     recorder = _Recorder()
     words = [*_OPTIONS, f"--basetemp={folder / 'temporary'}", *names]
     code = int(pytest.main(words, plugins=[recorder]))
-    outcome: Outcome = "failed" if recorder.failed else "passed" if code == 0 else "absent"
+    outcome: Outcome = "failed" if recorder.failed else "passed" if code == 0 else "not run"
     answer.write_text(json.dumps({"outcome": outcome, "failed": recorder.failed}))
     sys.stdout.flush()
     os._exit(0)

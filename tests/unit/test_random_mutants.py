@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.mutants import sampled
+from tests.mutants.copies import copy_tree, environment_of
 from tests.mutants.operators import compiles, describe_change, find_changes
 from tests.mutants.selection import Selection, TimedTest, within
 from tests.mutants.tracing import COVERAGE
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.mutants.operators import Change
+    from tests.mutants.trial import Outcome
 
 SOURCE = '''\
 """One < two."""
@@ -223,6 +227,60 @@ def test_a_change_that_never_ends_is_noticed_and_one_without_tests_is_not() -> N
     assert sampled.try_one(bench, mutant, one, {}) == ("timed out", "")
     alone = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", ())
     assert sampled.try_one(bench, alone, (), {}) == ("alive", "no test runs it")
+
+
+class Strict(Bench):
+    """A bench whose pytest does not start where a test is gone, or where a change breaks it."""
+
+    def __init__(self, gone: set[str], *, with_change: Outcome, without: Outcome) -> None:
+        self._gone, self._folder = gone, Path("nowhere")
+        self.with_change, self.without = with_change, without
+
+    def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
+        if self._gone & {test.name for test in tests}:
+            return Run("not run")
+        return Run(self.with_change if change else self.without)
+
+
+def test_tests_that_are_gone_do_not_make_a_change_live() -> None:
+    change = find_changes("1 < 2")[0]
+    tests = tuple(TimedTest(f"t{n}", 1.0, frozenset()) for n in range(5))
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", tests)
+    sound = dict[str, bool]()
+    bench = Strict({"t3"}, with_change="not run", without="passed")
+    # The change hinders pytest itself, for example the import of what all tests share.
+    assert sampled.try_one(bench, mutant, tests, sound) == (
+        "killed", "pytest does not start",
+    )  # fmt: skip
+    assert sound == {"t0": True, "t1": True, "t2": True, "t3": False, "t4": True}
+
+
+@pytest.mark.parametrize(
+    ("with_change", "without", "says"),
+    [
+        ("passed", "passed", "t: passed as it is, passed without the package"),
+        ("not run", "not run", "t: not run as it is, not run without the package"),
+        ("failed", "failed", "t: failed as it is"),
+    ],
+)
+def test_a_bench_that_notices_nothing_ends_the_run(
+    tmp_path: Path, with_change: Outcome, without: Outcome, says: str
+) -> None:
+    bench = Strict(set(), with_change=with_change, without=without)
+    bench._folder = tmp_path
+    (tmp_path / "output.txt").write_text("No such file")
+    with pytest.raises(SystemExit, match=f"{says}.*\n*.*No such file"):
+        bench.check(TimedTest("t", 1.0, frozenset()))
+    Strict(set(), with_change="failed", without="passed").check(TimedTest("t", 1.0, frozenset()))
+
+
+def test_processes_that_tests_start_import_the_copy(tmp_path: Path) -> None:
+    package = copy_tree(tmp_path / "copy")
+    (package / "_version.py").write_text('__version__ = "of the copy"\n')
+    words = [sys.executable, "-c", "from etprof import _version; print(_version.__version__)"]
+    environment = environment_of(tmp_path / "copy")
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert done.stdout.decode() == "of the copy\n"
 
 
 def test_what_is_equivalent_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
