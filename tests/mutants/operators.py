@@ -318,7 +318,8 @@ def _names_of(node: ast.stmt) -> tuple[str, ...]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return (node.name,)
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return tuple(target.id for target in targets if isinstance(target, ast.Name))
+    names = [name for target in targets if target for name in ast.walk(target)]
+    return tuple(name.id for name in names if isinstance(name, ast.Name))
 
 
 def _is_text(node: ast.expr) -> bool:

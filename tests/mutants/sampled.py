@@ -253,8 +253,8 @@ def try_one(
             break
         culprit = [test for test in part if test.name == run.failed]
         # One that fails after the others only must not fail after them without the change.
-        is_alone = (
-            not culprit or bench.run(culprit, (mutant.file, mutant.change)).outcome != "passed"
+        is_alone = culprit in ([], part[:1]) or (
+            bench.run(culprit, (mutant.file, mutant.change)).outcome != "passed"
         )
         if not is_alone and bench.run(part).failed == run.failed:
             sound[run.failed] = False

@@ -94,7 +94,8 @@ class Selection:
     def tests_of(self, file: str, change: Change) -> list[TimedTest]:
         """Returns the tests that run what is changed, the most different ones first.
 
-        What runs at import belongs to the tests that run a line with its name, else any of its file.
+        What runs at import belongs to the tests that run a line with its name. Where no test is
+        known to run it, those of any line of its file are asked.
         """
         names = self._of_lines(file, range(change.lines[0], change.lines[1] + 1))
         apart = _RUN_APART.get(file, ())
@@ -106,7 +107,8 @@ class Selection:
             for word in change.names:
                 for other, number in self._words[word]:
                     names |= self._of_lines(other, [number])
-            names = names or self._of_lines(file, self._contexts.get(file, {}))
+        # Processes that tests start run lines too, and are not traced.
+        names = names or self._of_lines(file, self._contexts.get(file, {}))
         return self._in_order(names)
 
     def _in_order(self, names: Collection[str]) -> list[TimedTest]:

@@ -22,6 +22,7 @@ from etprof.analysis.numeric_gap import (
     NumericGaps,
     OperatorGap,
     PrecisionError,
+    explain_dynamic_product,
     explain_error,
     measure_gap,
 )
@@ -286,3 +287,21 @@ def test_a_single_half_may_be_off_by_a_unit_in_its_last_place() -> None:
     for off, parts in ((2.0**-10, False), (0.01, True)):
         gap = measure_gap(exact + off, exact)
         assert (explain_error("fp16", 1, exact.size).excess(gap) > 1) == parts
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_what_precision_explains_by_formula(size: int) -> None:
+    """Decibels are twenty logarithms of what the root mean square is off by."""
+    for precision, least_db in (("fp32", 90.0), ("int8", 45.0)):
+        found = explain_error(precision, 64, size)
+        assert found.least_db == least_db
+        assert found.most_gain == pytest.approx(10 ** (-least_db / 20))
+    # 70 dB of one sum of one, 3 dB less with each doubling, and a unit for a few results
+    half = explain_error("fp16", 64, size, growth=4.0)
+    db = 70 - 10 * np.log10(64) - 10 * np.log10(4) - 20 * np.log10(1 + size**-0.5)
+    assert half.least_db == pytest.approx(db)
+    assert half.most_gain == pytest.approx(2**-9 + 6 * 10 ** (-db / 20) / size**0.5)
+    dynamic = explain_dynamic_product(size)
+    assert dynamic.least_db == 35.0
+    gain = 10 ** (-45 / 20) + 6 * 10 ** (-35 / 20) / size**0.5
+    assert dynamic.most_gain == pytest.approx(gain)

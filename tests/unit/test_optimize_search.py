@@ -447,3 +447,15 @@ def reported() -> DelegationReport:
 
     methods = {"m0": summary(100, 1.0, 1, 3), "m1": summary(200, 0.5, 2, 4), "m2": MethodReport()}
     return DelegationReport(model="m", methods=methods)
+
+
+def test_a_program_may_lose_just_the_tolerance() -> None:
+    found, _, _ = search("a", program)
+    baseline = program(())
+    assert found.tolerance_db == 2.0
+    assert found.objection(program(("a",), snr_db=58.0), baseline) is None
+    objection = found.objection(program(("a",), snr_db=57.9), baseline)
+    assert objection == "it loses 2.10 dB, more than 2.00 dB"
+    # AND without a figure on either side nothing is lost.
+    assert found.objection(program(("a",), snr_db=None), baseline) is None
+    assert found.objection(program(("a",), snr_db=10.0), program((), snr_db=None)) is None

@@ -228,6 +228,11 @@ def test_operator_launches_are_replicated_and_interleaved() -> None:
     assert [kinds[: i + 1].count("operators") for i, kind in enumerate(kinds) if kind == "timing"] == [
         0, 0, 1, 2, 3, 4,
     ]  # fmt: skip
+    # AND where a round and a block are due at the same moment, the round comes first
+    even = plan([ON, OFF], Settings(blocks=4, operator_launches=2), counting())
+    assert [piece[0].purpose for piece in even.in_turn] == [
+        "timing", "timing", "operators", "timing", "timing", "operators",
+    ]  # fmt: skip
     assert planned.launches[-1].purpose == "kernels"
     # AND the inferences are shared out among them
     assert repetitions(Launch(ON, "operators", 1), settings, is_timed=True)[0] == 3

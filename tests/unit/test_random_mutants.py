@@ -165,9 +165,15 @@ def test_the_tests_of_a_line_are_the_fastest_of_every_function_first(selection: 
     # AND what runs at import belongs to the tests of the lines that have its name.
     (constant, *_) = [each for each in find_changes(PACKAGE) if each.kind == "constant"]
     assert [test.name for test in selection.tests_of("m.py", constant)] == names
-    # AND a line that no test runs has none.
+    # AND of a line that no test is known to run, those of its file; a file without any has none.
     other = find_changes("def f():\n    return 1 + x\n")[0]
-    assert selection.tests_of("m.py", other) == []
+    assert [test.name for test in selection.tests_of("m.py", other)] == names
+    assert selection.tests_of("n.py", other) == []
+
+
+def test_all_that_an_assignment_names_is_known() -> None:
+    (change, *_) = find_changes("FIRST, LAST = 3, 0xFF\n")
+    assert change.names == ("FIRST", "LAST")
 
 
 def test_tests_are_asked_within_a_time_one_at_least() -> None:

@@ -1,0 +1,5 @@
+"""Whole reports of known runs, held against files that somebody has read.
+
+`python -m tests.golden` writes the files again after a change that is meant; their diff is what
+users will see of it.
+"""

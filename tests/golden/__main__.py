@@ -1,0 +1,26 @@
+"""`python -m tests.golden`: writes the approved files again; read their diff before it is kept."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.golden.runs import APPROVED, RUNS, write_reports
+
+
+def main() -> None:
+    """Writes every file, and removes those that belong to no run any more."""
+    APPROVED.mkdir(exist_ok=True)
+    texts: dict[str, str] = {}
+    for name in RUNS:
+        with tempfile.TemporaryDirectory() as folder:
+            texts |= write_reports(Path(folder), name)
+    for path in APPROVED.iterdir():
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        (APPROVED / name).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Reports of known runs are what somebody has read and approved, to the last digit and pixel.
+
+After a change that is meant: `python -m tests.golden`, and read the diff.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.golden.runs import APPROVED, RUNS, write_reports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_reports_are_those_that_were_approved(name: str, tmp_path: Path) -> None:
+    found = write_reports(tmp_path, name)
+    assert {path.name for path in APPROVED.glob(f"{name}_*")} == set(found)
+    for file, text in found.items():
+        approved = (APPROVED / file).read_text("utf-8")
+        assert text.splitlines() == approved.splitlines(), f"{file}: read `python -m tests.golden`"
