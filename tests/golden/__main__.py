@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
 
 def main() -> None:
     """Writes every file, and removes those that belong to no run any more."""
     APPROVED.mkdir(exist_ok=True)
-    texts: dict[str, str] = {}
+    texts = {COMMANDS_FILE: describe_commands()}
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
 if TYPE_CHECKING:
@@ -22,3 +23,10 @@ def test_reports_are_those_that_were_approved(name: str, tmp_path: Path) -> None
     for file, text in found.items():
         approved = (APPROVED / file).read_text("utf-8")
         assert text.splitlines() == approved.splitlines(), f"{file}: read `python -m tests.golden`"
+
+
+def test_commands_have_the_words_that_were_approved() -> None:
+    approved = (APPROVED / COMMANDS_FILE).read_text("utf-8")
+    assert describe_commands().splitlines() == approved.splitlines(), (
+        "read `python -m tests.golden`"
+    )
