@@ -35,9 +35,9 @@ def _describe(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
             "const": action.const, "choices": action.choices and list(action.choices),
             "required": action.required or None,
         }  # fmt: skip
-        shown = (f"{key}={value!r}" for key, value in facts.items() if value is not None)
-        lines = (names, *shown, action.help or "")
+        texts = (f"{key}={value!r}" for key, value in facts.items() if value is not None)
+        lines = (names, *texts, action.help or "")
         yield " | ".join(lines)
     for subparsers in _subparsers(parser):
-        for action in subparsers.choices:
-            yield from _describe(f"{name} {action}", subparsers.choices[action])
+        for subcommand, subparser in subparsers.choices.items():
+            yield from _describe(f"{name} {subcommand}", subparser)

@@ -43,8 +43,8 @@ REWRITES = "tests/integration/test_rewrites.py"
 MUTATIONS = (
     Mutation(
         64, "CPUs are not asked for on Linux", "targets/runner.py",
-        "before = [*taskset_words(request.cpus), *request.launcher, ",
-        "before = [*request.launcher, ", (PROMISES,),
+        "            *taskset_words(request.cpus),\n",
+        "", (PROMISES,),
     ),
     Mutation(
         41, "waits while the device is cold", "measuring/conditions.py",

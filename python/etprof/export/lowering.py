@@ -9,7 +9,6 @@ import traceback
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from etprof.model_registry.eager_model import ExportMethod, Inputs
 
 
-_PACKAGE = str(Path(str(files("etprof"))))
+_PACKAGE = str(Path(__file__).parents[1])
 
 EXTERNAL_TAG = "weights"
 """What ExecuTorch calls the file of external constants before it gets its final name."""

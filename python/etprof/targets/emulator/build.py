@@ -10,7 +10,6 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,8 @@ def check_compiler() -> None:
 
 def find_sources() -> Path:
     """Returns etprof's C++ sources: the checkout's, or those installed with the package."""
-    package = Path(str(files("etprof")))
+    # Not importlib.resources: of an editable installation that is several folders, joined.
+    package = Path(__file__).parents[2]
     for folder in (package.parents[1], package / "source"):
         if (folder / "CMakePresets.json").is_file() and (folder / "cpp").is_dir():
             return folder
