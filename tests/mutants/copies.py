@@ -38,7 +38,8 @@ def copy_tree(folder: Path) -> Path:
     skip = shutil.ignore_patterns("__pycache__", "*.so", *_OF_THE_BUILD)
     for name in _FOLDERS:
         plain = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=skip if name == "python" else plain)
+        ignored = skip if name == "python" else plain
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, folder)
