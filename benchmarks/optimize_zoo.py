@@ -39,7 +39,7 @@ from etprof.base.units import count_of, format_count, format_ratio, format_share
 from etprof.cli import main as run_etprof
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import RECORD, identify_subject
-from etprof.run.optimization import Optimization, least_gain
+from etprof.run.optimization import Optimization, smallest_gain
 
 if TYPE_CHECKING:
     from etprof.run.optimization import Trial
@@ -210,7 +210,7 @@ def _figures(found: Optimization) -> Iterator[str]:
     yield _arrow(*(format_size(each.size_bytes) for each in sides))
     names = ", ".join(after.rewrites) or "none"
     yield names if found.is_complete else f"{names} (the budget ended)"
-    gain = least_gain(found.gains)
+    gain = smallest_gain(found.gains)
     if gain is not None:
         interval = gain.interval
         ends = f" [{format_ratio(interval.low)}, {format_ratio(interval.high)}]" if interval else ""

@@ -78,7 +78,7 @@ TOYS = {
             "targets/registry.py": (
                 "    TargetKind(",
                 ('    TargetKind(name="toy", policy=_HARDWARE, history_name="toy",\n'
-                '               factory="etprof.targets.toy:ToyTarget", way_to_count="play"),\n'),
+                '               factory="etprof.targets.toy:ToyTarget", counting_hint="play"),\n'),
             )
         },
     ),

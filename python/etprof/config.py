@@ -127,8 +127,8 @@ class TargetConfig(StrictModel):
         problems = []
         for name, field in TargetConfig.model_fields.items():
             if name not in takes and getattr(self, name) != field.default:
-                able = " and ".join(kind.name for kind in TARGETS if name in kind.takes)
-                problems.append(f"{name} is for {able}, not for {self.kind}; leave it out")
+                kinds = " and ".join(kind.name for kind in TARGETS if name in kind.takes)
+                problems.append(f"{name} is for {kinds}, not for {self.kind}; leave it out")
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -322,19 +322,19 @@ class Config(ProgramConfig, WholeModel):
         """Names settings that would have no effect on the target."""
         kind = kind_of(self.target.kind)
         if not kind.has_vector_lengths:
-            able = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+            kinds = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
             for index, experiment in enumerate(self.experiments):
                 if experiment.sme_vector_bits is not None:
                     yield (
-                        f"experiments.{index}.sme_vector_bits is for {able}, "
+                        f"experiments.{index}.sme_vector_bits is for {kinds}, "
                         f"not for {self.target.kind}; leave it out"
                     )
         if self.measurement.instructions and self.generation is not None:
             yield "measurement.instructions: not of generations; name a method instead"
         elif self.measurement.instructions and not kind.policy.proves_instructions:
-            able = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+            kinds = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
             yield (
-                f"measurement.instructions is for {able}, not for {self.target.kind}; leave it out"
+                f"measurement.instructions is for {kinds}, not for {self.target.kind}; leave it out"
             )
 
     def _problems_of_programs(self) -> Iterator[str]:

@@ -43,7 +43,7 @@ REWRITES = "tests/integration/test_rewrites.py"
 MUTATIONS = (
     Mutation(
         64, "CPUs are not asked for on Linux", "targets/runner.py",
-        "            *taskset_words(request.cpus),\n",
+        "            *taskset_command(request.cpus),\n",
         "", (PROMISES,),
     ),
     Mutation(

@@ -23,7 +23,7 @@ from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.process import run_command
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
-from etprof.bench.execution import why_unfinished
+from etprof.bench.execution import unfinished_reason
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task, run_here
 from etprof.history.ingest import read_run_directory
@@ -311,13 +311,13 @@ def test_even_a_defect_of_ours_loses_no_other_run(
 def test_what_is_finished_is_recognised_and_nothing_else(bench: Bench) -> None:
     bench.add_device("a")
     (task,) = bench.tasks(devices=phones("a"), sme=["off"])
-    assert why_unfinished(task.unit, task.program, task.run)
+    assert unfinished_reason(task.unit, task.program, task.run)
     bench.run([task])
-    assert why_unfinished(task.unit, task.program, task.run) is None
+    assert unfinished_reason(task.unit, task.program, task.run) is None
     (other,) = bench.tasks(devices=phones("a"), sme=["off"], threads=[4])
-    assert why_unfinished(other.unit, task.program, task.run)
+    assert unfinished_reason(other.unit, task.program, task.run)
     task.program.write_bytes(b"another program")
-    assert why_unfinished(task.unit, task.program, task.run)
+    assert unfinished_reason(task.unit, task.program, task.run)
 
 
 def test_a_finished_run_is_known_by_its_files(bench: Bench) -> None:
@@ -328,13 +328,13 @@ def test_a_finished_run_is_known_by_its_files(bench: Bench) -> None:
     done = len(phone.requests)
     changed = next(iter(sorted(task.run.glob("*/*_b01_result.json"))))
     changed.write_text("{}")
-    why = why_unfinished(task.unit, task.program, task.run)
+    why = unfinished_reason(task.unit, task.program, task.run)
     assert why is not None
     assert changed.name in why
     bench.run([task], resume=True)
     # THEN only that launch is repeated
     assert [request.result for request in phone.requests[done:]] == [changed]
-    assert why_unfinished(task.unit, task.program, task.run) is None
+    assert unfinished_reason(task.unit, task.program, task.run) is None
 
 
 def test_a_run_of_the_old_edition_is_taken_up(bench: Bench) -> None:
@@ -358,11 +358,11 @@ def test_a_run_of_the_old_edition_is_taken_up(bench: Bench) -> None:
         for name in new:
             del unit[part][name]
     (task.run / "manifest.json").write_text(json.dumps(document))
-    assert why_unfinished(task.unit, task.program, task.run) is None
+    assert unfinished_reason(task.unit, task.program, task.run) is None
     # AND a unit that is not the same is named by what differs
     unit["measurement"]["blocks"] = 99
     (task.run / "manifest.json").write_text(json.dumps(document))
-    why = why_unfinished(task.unit, task.program, task.run)
+    why = unfinished_reason(task.unit, task.program, task.run)
     assert why is not None
     assert why.endswith("of another measurement")
 
@@ -378,7 +378,7 @@ def test_a_run_that_cannot_be_continued_is_measured_anew_and_says_why(bench: Ben
     (outcome,) = run_here([task], reporter, resume=True)
     assert outcome.errors == ()
     assert any("android_build" in str(line) for line in reporter.told)
-    assert why_unfinished(task.unit, task.program, task.run) is None
+    assert unfinished_reason(task.unit, task.program, task.run) is None
 
 
 def test_a_preset_is_resolved_before_the_device_is_asked(

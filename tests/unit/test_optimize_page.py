@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etprof.optimize.optimizing import find_others
-from etprof.run.optimization import Gain, Optimization, OptimizationStep, Trial, on_front
+from etprof.run.optimization import Gain, Optimization, OptimizationStep, Trial, pareto_front
 from etprof.run.program import AppliedRewrite
 from etprof.tables.optimize import headline, programs_of, sections
 from etprof.views.charts import dots_of
@@ -91,7 +91,7 @@ def test_a_dot_is_where_its_figures_are() -> None:
 def test_a_program_is_unbeaten_unless_another_is_as_good_in_everything(
     other: Trial, expected: list[bool]
 ) -> None:
-    assert on_front([(trial(0, on_sme2=100), MACS), (other, MACS)]) == expected
+    assert pareto_front([(trial(0, on_sme2=100), MACS), (other, MACS)]) == expected
 
 
 def test_searches_of_other_precisions_are_found_and_a_damaged_one_is_told(tmp_path: Path) -> None:

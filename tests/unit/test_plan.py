@@ -155,7 +155,7 @@ def configured(folder: Path, **fields: object) -> Config:
 def test_a_runner_that_is_not_there_is_refused(tmp_path: Path, kind: str) -> None:
     """A-D9: a trace runner that is not there was told after everything had been measured."""
     lost = tmp_path / "lost"
-    way_out = kind_of(kind).way_to_a_runner
+    way_out = kind_of(kind).runner_hint
     with pytest.raises(UsageError, match=r"target\.trace_runner: there is no runner at") as caught:
         configured_target(configured(tmp_path, target={"kind": kind, "trace_runner": lost}))
     assert str(caught.value).endswith(way_out)

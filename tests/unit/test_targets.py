@@ -41,7 +41,7 @@ TARGETS: Final = (
         policy=Policy(proves_times=False, proves_kernels=False),
         factory="etprof.targets.toy:ToyTarget",
         history_name="toy",
-        way_to_count="use another target",
+        counting_hint="use another target",
         warning="Nothing of it is real.",
     ),
 """

@@ -115,7 +115,7 @@ def program_tolerance_db(first: LoadedProgram, second: LoadedProgram) -> float |
     """
     floors = [_floors(program) for program in (first, second)]
     names = [program.model.name if program.model else None for program in (first, second)]
-    if names[0] != names[1] or not first.is_given_as(second):
+    if names[0] != names[1] or not first.has_same_inputs(second):
         return None
     if floors[0] is None or floors[1] is None:
         return None

@@ -89,8 +89,8 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
             try:
                 content = _read(stream, size, most_bytes)
             except MemoryError:
-                held = f"it has {size / _MIB:.0f} MiB, more than there is memory for"
-                _refuse(path, held, errno.ENOMEM)
+                problem = f"it has {size / _MIB:.0f} MiB, more than there is memory for"
+                _refuse(path, problem, errno.ENOMEM)
             if len(content) <= most_bytes:
                 return content
     bound = f"{most_bytes / _MIB:.0f} MiB" if most_bytes >= _MIB else f"{most_bytes} bytes"

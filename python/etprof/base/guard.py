@@ -63,8 +63,8 @@ def main(argv: list[str]) -> None:
     try:
         command = _start(argv[4], argv[5:], lifeline if argv[2] == "lifeline" else None)
         _thread.start_new_thread(_watch, (lifeline, command))
-        _, how, usage = os.wait4(command, 0)
-        os.write(status, f"{os.waitstatus_to_exitcode(how)} {usage.ru_maxrss}".encode())
+        _, wait_status, usage = os.wait4(command, 0)
+        os.write(status, f"{os.waitstatus_to_exitcode(wait_status)} {usage.ru_maxrss}".encode())
     except OSError as error:
         os.write(status, f"!{error.errno}".encode())
     finally:

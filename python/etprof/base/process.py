@@ -238,13 +238,13 @@ class _Call:
     def start(self, lifeline: _Pipe, status: _Pipe) -> subprocess.Popen[str]:
         """Starts the guard with its ends of the two pipes."""
         shares = _SHARES.get()
-        held = [share.descriptor for share in shares]
+        descriptors = [share.descriptor for share in shares]
         holders = {HOLDERS_VARIABLE: " ".join(share.holder for share in shares)} if shares else {}
         guard = [
             *(sys.executable, "-I", "-S", _GUARD),
             *(str(lifeline.reader), str(status.writer)),
             "lifeline" if self.sees_our_end else "none",
-            "" if self.keeps_device else ",".join(map(str, held)),
+            "" if self.keeps_device else ",".join(map(str, descriptors)),
         ]
         process = subprocess.Popen(
             [*guard, *self.argv],
@@ -252,7 +252,7 @@ class _Call:
             encoding="utf-8",
             env=self._environment(holders),
             errors="replace",
-            pass_fds=(lifeline.reader, status.writer, *held),
+            pass_fds=(lifeline.reader, status.writer, *descriptors),
             # No terminal: its signals come to etprof alone, and nobody is asked for a password.
             start_new_session=True,
             stdin=subprocess.DEVNULL,

@@ -114,7 +114,9 @@ class Unit:
         """Names the parts in which another identity, be it an earlier edition's, is not this."""
         identity = before if isinstance(before, dict) else {}
         return [
-            name for name, now in self.identity().items() if _as_now(self, name, identity) != now
+            name
+            for name, now in self.identity().items()
+            if _normalised(self, name, identity) != now
         ]
 
     def without_runners(self) -> Unit:
@@ -144,7 +146,7 @@ class Unit:
         )
 
 
-def _as_now(unit: Unit, name: str, identity: Mapping[str, object]) -> object:
+def _normalised(unit: Unit, name: str, identity: Mapping[str, object]) -> object:
     """Returns a part of another identity in today's words; None for one that has none."""
     model, was = getattr(unit, name), identity.get(name)
     if not isinstance(model, BaseModel):
@@ -168,7 +170,7 @@ def expand(matrix: Matrix) -> tuple[list[Unit], list[SkippedCombination]]:
     units: list[Unit] = []
     left_out: list[SkippedCombination] = []
     for unit in _all_units(matrix):
-        reason = _reason_to_leave_out(unit, matrix)
+        reason = _exclusion_reason(unit, matrix)
         if reason is None:
             units.append(unit)
         else:
@@ -200,7 +202,7 @@ def _ways(matrix: Matrix, model: ModelEntry) -> Iterable[tuple[str, str]]:
     return [(backend or _UNTOLD, precision or _UNTOLD)]
 
 
-def _reason_to_leave_out(unit: Unit, matrix: Matrix) -> str | None:
+def _exclusion_reason(unit: Unit, matrix: Matrix) -> str | None:
     values = {
         "model": unit.model.name,
         "precision": unit.precision,

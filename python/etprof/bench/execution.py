@@ -68,7 +68,7 @@ def worker_name() -> str:
     return f"{platform.node()}:{os.getpid()}"
 
 
-def why_unfinished(unit: Unit, program: Path, run: Path) -> str | None:
+def unfinished_reason(unit: Unit, program: Path, run: Path) -> str | None:
     """Says why `run` is not this very run, complete; None when nothing needs to be repeated."""
     try:
         manifest = _load_own(unit, program, run)
@@ -148,7 +148,7 @@ def _may_resume(unit: Unit, program: Path, run: Path) -> bool:
     try:
         return _load_own(unit, program, run) is not None
     except EtprofError:
-        # Why nothing of it can be kept is said by `why_unfinished`.
+        # Why nothing of it can be kept is said by `unfinished_reason`.
         return False
 
 

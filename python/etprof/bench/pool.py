@@ -72,9 +72,11 @@ def run_here(
             step(f"waiting for {device.name}", 0, 1)
             announce(device, holder)
 
-        listener, how = Listener(reporter.say, step, waiting), {"keep_going": keep_going}
+        listener = Listener(reporter.say, step, waiting)
         with stoppable(stop):
-            return run_unit(task.unit, task.program, task.run, listener, resume=resume, **how)
+            return run_unit(
+                task.unit, task.program, task.run, listener, resume=resume, keep_going=keep_going
+            )
 
     workers: list[ThreadPoolExecutor] = []
     running: dict[Future[UnitOutcome], Callable[[], None]] = {}
@@ -92,9 +94,9 @@ def run_here(
             start(workers[-1], device_tasks)
         while running:
             for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
-                then = running.pop(future)
+                start_next = running.pop(future)
                 yield future.result()
-                then()
+                start_next()
     finally:
         stop.set()
         for worker in workers:

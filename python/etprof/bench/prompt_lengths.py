@@ -68,7 +68,7 @@ def pair_lengths(rows: Sequence[BenchRow]) -> list[PromptLength]:
     return sorted(pairs, key=lambda pair: (pair.group, pair.length))
 
 
-def length_from_which(pairs: Sequence[PromptLength]) -> int | None:
+def break_even_length(pairs: Sequence[PromptLength]) -> int | None:
     """Returns the least measured length from which on SME2 pays at every one; None for none."""
     longest_without = max((pair.length for pair in pairs if not pair.pays), default=0)
     return min((pair.length for pair in pairs if pair.length > longest_without), default=None)
@@ -82,7 +82,7 @@ def conclude(pairs: Sequence[PromptLength]) -> list[dict[str, Any]]:
     return [
         {
             **dict(zip(("device", "model", "backend", "precision", "threads"), group, strict=True)),
-            "from_length": length_from_which(members),
+            "from_length": break_even_length(members),
             "times_are_proven": any(member.effect for member in members),
             "says": f"{', '.join(group)}: {_sentence(members)}",
         }
@@ -91,7 +91,7 @@ def conclude(pairs: Sequence[PromptLength]) -> list[dict[str, Any]]:
 
 
 def _sentence(pairs: Sequence[PromptLength]) -> str:
-    shortest = length_from_which(pairs)
+    shortest = break_even_length(pairs)
     if shortest is not None:
         return (
             f"SME2 pays from a prompt of {count_of(shortest, 'token')} on: the interval lies above 1 "

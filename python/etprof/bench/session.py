@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
-from etprof.bench.execution import UnitOutcome, describe_error, keep_failure, why_unfinished
+from etprof.bench.execution import UnitOutcome, describe_error, keep_failure, unfinished_reason
 from etprof.bench.pool import Task, run_here
 from etprof.bench.prompt_work import count_prompt_work
 from etprof.export.exporter import export_model, find_export
@@ -143,26 +143,28 @@ class MatrixSession:
         """Recognises a run that needs no repetition; it goes into the store if it is not there."""
         if not self.request.resume:
             return False
-        why = why_unfinished(task.unit, task.program, task.run)
-        if why is not None:
-            self.reporter.say(f"{task.unit.text}: {why}")
+        reason = unfinished_reason(task.unit, task.program, task.run)
+        if reason is not None:
+            self.reporter.say(f"{task.unit.text}: {reason}")
             return False
         self._keep(UnitOutcome(task.unit))
         return True
 
     def _start(self, tasks: Sequence[Task]) -> Generator[UnitOutcome]:
-        how = self.request
-        if how.scheduler is None:
+        request = self.request
+        if request.scheduler is None:
             return run_here(
                 tasks,
                 self.reporter,
-                resume=how.resume,
-                wait=how.wait,
-                keep_going=how.keep_going,
+                resume=request.resume,
+                wait=request.wait,
+                keep_going=request.keep_going,
             )
         from etprof.bench.cluster import run_on_cluster
 
-        return run_on_cluster(tasks, how.scheduler, self.reporter, keep_going=how.keep_going)
+        return run_on_cluster(
+            tasks, request.scheduler, self.reporter, keep_going=request.keep_going
+        )
 
     def _keep(self, outcome: UnitOutcome) -> None:
         """Adds a run to the history and writes its report, while nothing is timed here."""

@@ -137,8 +137,8 @@ def _speed_end(end: str) -> Column:
     )
 
 
-def _time(name: str, metric: str, **how: Any) -> Column:  # noqa: ANN401 - Column's own
-    return Column(name, "float64", "ns", is_timed=True, of=lambda row: row.value(metric), **how)
+def _time(name: str, metric: str, **options: Any) -> Column:  # noqa: ANN401 - Column's own
+    return Column(name, "float64", "ns", is_timed=True, of=lambda row: row.value(metric), **options)
 
 
 SUMMARY: Final = Table(

@@ -231,9 +231,9 @@ class BenchReporter:
         """Prints how a run went."""
         with self._lock:
             self._done += 1
-            how = (
+            outcome_text = (
                 f"failed: {outcome.errors[0]}" if outcome.errors else f"{outcome.duration_s:.1f} s"
             )
             if not outcome.errors and not outcome.worker:
-                how = "finished earlier"
-            self.say(f"[{self._done}/{self._total}] {outcome.unit.text}: {how}")
+                outcome_text = "finished earlier"
+            self.say(f"[{self._done}/{self._total}] {outcome.unit.text}: {outcome_text}")

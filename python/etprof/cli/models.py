@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _rows(model: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a row per method; the model's own figures stand in the first."""
-    alone = len(model["methods"]) == 1
+    is_only_method = len(model["methods"]) == 1
     methods = [
-        {"inputs": _describe_inputs(method, alone=alone), "macs": method["macs"]}
+        {"inputs": _describe_inputs(method, is_only_method=is_only_method), "macs": method["macs"]}
         for method in model["methods"]
     ] or [{"inputs": "", "macs": None}]
     first = {"model": clean_lines(model["name"]), "parameters": model["parameters"]}
@@ -57,6 +57,6 @@ def _rows(model: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_inputs(method: dict[str, Any], *, alone: bool) -> str:
+def _describe_inputs(method: dict[str, Any], *, is_only_method: bool) -> str:
     text = ", ".join(method["inputs"])
-    return text if alone else f"{method['name']}: {text}"
+    return text if is_only_method else f"{method['name']}: {text}"

@@ -186,7 +186,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.model = given_model(arguments)
     _refuse_flags_without_effect(arguments)
     generation = _find_generation(arguments)
-    way_out = kind_of(arguments.target).way_to_a_runner
+    way_out = kind_of(arguments.target).runner_hint
     find_runner(arguments.trace_runner, None, "--trace-runner", way_out)
     runner = find_runner(arguments.runner, None, "--runner", way_out)
     target = make_target(_target_config(arguments), runner, "--target")

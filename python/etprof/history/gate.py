@@ -255,7 +255,9 @@ class Gate:
         if is_exact:
             return replace(comparison, before=baseline[0].value)
         difference = (
-            difference_of_groups(*(np.log(each.samples).tolist() for each in (*baseline, after)))
+            difference_of_groups(
+                *(np.log(metric.samples).tolist() for metric in (*baseline, after))
+            )
             if level is None
             else departure(logs, math.log(after.value), level.spread)
         )

@@ -236,8 +236,8 @@ def _failure(
     done = {(r.purpose, r.block) for r in launches if r.error is None}
     errors = [r for r in launches if r.error is not None and (r.purpose, r.block) not in done]
     if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        return f"{errors[0].purpose}: {errors[0].error}{more}"
+        suffix = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return f"{errors[0].purpose}: {errors[0].error}{suffix}"
     if measured is None:
         return f"not measured: the run is {manifest.status}"
     return None

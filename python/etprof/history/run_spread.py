@@ -294,7 +294,7 @@ def known_spreads(
     larger spread of the two series is taken, and a metric that either series does not tell is left
     out.
     """
-    runs = [run for place, name in experiments for run in read_run_directory(place)
+    runs = [run for run_dir, name in experiments for run in read_run_directory(run_dir)
             if run.experiment == name]  # fmt: skip
     if len(runs) < len(experiments) or not all(run.representative for run in runs):
         return {}
@@ -343,13 +343,13 @@ def describe_device(store: Store, folder: Path) -> str | None:
         calibration = newest_calibration(session, run.device)
         if calibration is None:
             return None
-        when = f"in {calibration.pairs} blocks, as `etprof calibrate` found on {calibration.measured_at:%Y-%m-%d}"
+        basis = f"in {calibration.pairs} blocks, as `etprof calibrate` found on {calibration.measured_at:%Y-%m-%d}"
         if calibration.smallest is None:
-            return f"This machine tells nothing up to 2× apart {when}"
+            return f"This machine tells nothing up to 2× apart {basis}"
         low, high = calibration.smallest_low or 0.0, calibration.smallest_high or math.inf
         return (
             f"This machine can tell {format_share(calibration.smallest)} apart "
-            f"({format_share(low)} … {format_share(high)}) {when}"
+            f"({format_share(low)} … {format_share(high)}) {basis}"
         )
 
 

@@ -116,7 +116,7 @@ def _fact(
     accepts: object = None,
     flag: str | None = None,
     tells_apart: bool = False,
-    **how: Any,  # noqa: ANN401 - whatever mapped_column takes
+    **options: Any,  # noqa: ANN401 - whatever mapped_column takes
 ) -> MappedColumn[Any]:
     """Declares a column: its title for people, what an import must be, and how it filters.
 
@@ -124,13 +124,13 @@ def _fact(
     runs of the same thing.
     """
     info = {"title": title, "accepts": accepts, "flag": flag, "tells_apart": tells_apart}
-    return mapped_column(info=info, **how)
+    return mapped_column(info=info, **options)
 
 
-def _measured(table: str, **how: Any) -> Any:  # noqa: ANN401 - whatever relationship takes
+def _measured(table: str, **options: Any) -> Any:  # noqa: ANN401 - whatever relationship takes
     """Declares the rows of a run that a clock had a part in."""
     condition = f"and_(Run.id == {table}.run_id, Run.representative)"
-    return relationship(table, primaryjoin=condition, passive_deletes=True, **how)
+    return relationship(table, primaryjoin=condition, passive_deletes=True, **options)
 
 
 class Run(TableBase):

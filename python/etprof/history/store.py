@@ -118,7 +118,7 @@ class Store:
         `work` must give the same outcome when it is run twice.
         """
         with explained(self.engine.url):
-            return patiently(lambda: self._write_once(work))
+            return retry_transient(lambda: self._write_once(work))
 
     def _write_once(self, work: Callable[[Session], Result]) -> Result:
         with Session(self._writing) as session, session.begin():
@@ -175,7 +175,7 @@ def batches(elements: Iterable[Entry], size: int = _BATCH) -> Iterator[list[Entr
         yield batch
 
 
-def patiently(work: Callable[[], Result]) -> Result:
+def retry_transient(work: Callable[[], Result]) -> Result:
     """Repeats `work` while the database says that others are in the way, for up to a minute."""
     deadline = time.monotonic() + _PATIENCE_S
     pause_s = 0.01
@@ -207,7 +207,7 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
         event.listen(engine, "begin", check_schema)
     try:
         with explained(url):
-            patiently(lambda: bring_up_to_date(engine))
+            retry_transient(lambda: bring_up_to_date(engine))
     except BaseException:
         engine.dispose()
         raise

@@ -79,7 +79,7 @@ def _commits(change: Any) -> str:  # noqa: ANN401 - a LevelChange
     return f"{format_commit(change.previous)}..{format_commit(change.following)}"
 
 
-def _through(path: Callable[[Any], Any], *columns: Column) -> list[Column]:
+def _columns_via(path: Callable[[Any], Any], *columns: Column) -> list[Column]:
     """The same columns for subjects from which `path` leads to theirs."""
     return [replace(column, of=lambda s, c=column: c.value_of(path(s))) for column in columns]  # type: ignore[misc]
 
@@ -89,8 +89,8 @@ def _judged(name: str) -> Callable[[Any], Any]:
     return lambda checked: getattr(checked.judgement, name, None)
 
 
-def _text(name: str, **how: Any) -> Column:  # noqa: ANN401
-    return Column(name, "string", **how)
+def _text(name: str, **options: Any) -> Column:  # noqa: ANN401
+    return Column(name, "string", **options)
 
 
 _UNIT: Final = _text("unit", visibility="data", of=attrgetter("unit"))
@@ -136,7 +136,7 @@ BASELINES: Final = Table(
     "history_baselines",
     (
         _text("baseline", of=lambda pair: pair[0].name),
-        *_through(itemgetter(1), *_OF_A_RUN, _COMMIT),
+        *_columns_via(itemgetter(1), *_OF_A_RUN, _COMMIT),
         _text("pinned", of=lambda pair: format_moment(pair[0].pinned_at)),
     ),
 )
@@ -154,7 +154,7 @@ NOISE: Final = Table(
 CHANGES: Final = Table(
     "history_changes",
     (
-        *_through(
+        *_columns_via(
             attrgetter("run"), *_OF_A_RUN[:2], replace(_OF_A_RUN[2], dropped_first=2),
             replace(_MEASURED, dropped_first=2),
         ),
@@ -259,7 +259,7 @@ def brief_check(result: CheckResult) -> Brief:
     for entries in urgent.values():
         lines.append(_name(entries[0].run))
         lines += [
-            AnswerLine(f"  {_in_a_line(checked)}", _STYLES.get(checked.outcome, ""))
+            AnswerLine(f"  {_one_line(checked)}", _STYLES.get(checked.outcome, ""))
             for checked in entries
         ]
     first = next(iter(urgent), None)
@@ -268,7 +268,7 @@ def brief_check(result: CheckResult) -> Brief:
     return Brief((headline,), lines=tuple(lines), ends=ends, details=(CHECK.of(result.entries),))
 
 
-def _in_a_line(checked: CheckedMetric) -> str:
+def _one_line(checked: CheckedMetric) -> str:
     """Says what became of a metric, or of a whole run."""
     if checked.reason.startswith("exact: "):
         return f"{checked.outcome}: {checked.metric} {checked.reason.removeprefix('exact: ')}"
@@ -294,12 +294,12 @@ def check_on_terminal(result: CheckResult) -> RenderableType:
 def _markdown(result: CheckResult) -> str:
     """Returns a comment: what needs eyes first, the rest folded away."""
     urgent = [checked for checked in result.entries if checked.outcome in _URGENT]
-    calm = [checked for checked in result.entries if checked.outcome not in _URGENT]
+    unchanged = [checked for checked in result.entries if checked.outcome not in _URGENT]
     lines = [f"### etprof: {escape(_headline(result))}", ""]
     lines += _markdown_table(urgent) if urgent else []
-    if calm:
-        summary = f"{count_of(len(calm), 'comparison')} without a significant change"
-        lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(calm)]
+    if unchanged:
+        summary = f"{count_of(len(unchanged), 'comparison')} without a significant change"
+        lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(unchanged)]
         lines += ["</details>", ""]
     lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
     rule = (

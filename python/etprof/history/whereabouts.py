@@ -52,7 +52,7 @@ def find_run_directory(run: Run) -> RunLocation:
 def _is_of(content: bytes, run: Run) -> bool:
     if run.manifest_sha256 is not None:
         return hashlib.sha256(content).hexdigest() == run.manifest_sha256
-    return _says_the_same(_facts(content), run)
+    return _is_same_run(_facts(content), run)
 
 
 def _read_manifest(folder: Path) -> bytes | None:
@@ -70,7 +70,7 @@ def _facts(content: bytes) -> dict[str, object]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _says_the_same(facts: dict[str, object], run: Run) -> bool:
+def _is_same_run(facts: dict[str, object], run: Run) -> bool:
     """Whether a manifest is of a row whose store did not keep its hash yet (schema 0001)."""
     model = facts.get("model")
     program = run.artefacts.get("program") or {}

@@ -58,7 +58,7 @@ def load_alone(etdump: Path, options: ClockOptions) -> Run:
     split = replace(split, dump=replace(split.dump, ns_per_tick=clock.ns_per_tick))
     program, notes = LoadedProgram(), [f"clock of the ETDump: {clock.text}"]
     if options.etrecord is not None and options.describe is not None:
-        kernels, calls = _ran_in(split.dump)
+        kernels, calls = _executed_calls(split.dump)
         report = options.describe(calls)
         name, method = _choose_method(kernels, calls, report, etdump, options)
         program = LoadedProgram(report=method)
@@ -109,7 +109,7 @@ def _choose_method(
         method_names = ", ".join(report.methods)
         raise UsageError(f"--method {requested}: {etrecord} has {method_names or 'no method'}")
     methods = report.methods if requested is None else {requested: report.methods[requested]}
-    reasons = {name: _why_not(kernels, calls, method) for name, method in methods.items()}
+    reasons = {name: _find_mismatch(kernels, calls, method) for name, method in methods.items()}
     fitting = [name for name, reason in reasons.items() if reason is None]
     if len(fitting) == 1:
         return fitting[0], report.methods[fitting[0]]
@@ -126,7 +126,7 @@ def _choose_method(
     )
 
 
-def _ran_in(dump: ETDump | LongETDump) -> tuple[dict[int, str], dict[int, str]]:
+def _executed_calls(dump: ETDump | LongETDump) -> tuple[dict[int, str], dict[int, str]]:
     """Returns the kernels and the delegates' backends, by the instructions that called them."""
     kernels, calls, labels = dict[int, str](), set[int](), set[str]()
     for piece in dump.pieces():
@@ -144,7 +144,7 @@ def _ran_in(dump: ETDump | LongETDump) -> tuple[dict[int, str], dict[int, str]]:
     return kernels, dict.fromkeys(sorted(calls), backend)
 
 
-def _why_not(
+def _find_mismatch(
     kernels: Mapping[int, str], calls: Mapping[int, str], method: MethodReport
 ) -> str | None:
     """Says why what ran is not of this method; None where it can be."""

@@ -299,9 +299,9 @@ class _Maker:
             )
 
     def _add(self, purpose: Purpose, number: int, took_ns: int | None) -> None:
-        took = None if took_ns is None else took_ns / 1e9
+        duration_s = None if took_ns is None else took_ns / 1e9
         launch = LaunchRecord(
-            experiment=self._experiment.name, purpose=purpose, block=number, duration_s=took
+            experiment=self._experiment.name, purpose=purpose, block=number, duration_s=duration_s
         )
         self._launches.append(launch)
 

@@ -207,8 +207,8 @@ def _read_minibench(source: Source) -> ImportedTiming:
         raise InputFileError(msg)
     mean = values.get("avg_inference_latency(ms)")
     if mean is None or mean <= 0:
-        held = ", ".join(sorted(values))
-        msg = f"{path} has no avg_inference_latency(ms), but {held}; give a result that has it"
+        metric_names = ", ".join(sorted(values))
+        msg = f"{path} has no avg_inference_latency(ms), but {metric_names}; give a result that has it"
         raise InputFileError(msg)
     load, first = values.get("model_load_time(ms)"), metrics[0]
     device_facts = {key: clean(str(value)) for key, value in first.deviceInfo.items() if value}

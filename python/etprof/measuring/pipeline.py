@@ -121,7 +121,9 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         tidy(run, earlier or InterruptedRun())
         state = _Progress(journal, launcher, earlier or InterruptedRun(), keep_going=keep_going)
         state.execute(planned.outputs, progress)
-        wrong = find_wrong(run) if planned.outputs and not settings.allow_inaccurate else None
+        wrong = (
+            find_wrong_outputs(run) if planned.outputs and not settings.allow_inaccurate else None
+        )
         if wrong is not None:
             state.conclude(run, target, (f"stopped before timing: {wrong}",))
             raise ExportError(f"{run}: {wrong}; {WAY_TO_RIGHT}")
@@ -130,7 +132,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         return state.conclude(run, target, planned.notes)
 
 
-def find_wrong(run: Path) -> str | None:
+def find_wrong_outputs(run: Path) -> str | None:
     """Says what is wrong with the outputs so far; None when nothing is, or nobody knows."""
     loaded = Run.load(run, strict=False)
     every = (*loaded.experiments, *loaded.others)
@@ -183,9 +185,13 @@ class _Progress:
         is_enough = False
         for piece in pieces:
             is_block = piece[0].purpose == "timing"
-            if is_block and not is_enough and (why := self._why_enough(piece, planned.settings)):
+            if (
+                is_block
+                and not is_enough
+                and (reason := self._stop_reason(piece, planned.settings))
+            ):
                 block = (piece[0].block or 0) + 1
-                self._measured.notes.append(f"stopped before block {block}: {why}")
+                self._measured.notes.append(f"stopped before block {block}: {reason}")
                 is_enough = True
             if not (is_block and is_enough):
                 self.execute(piece, progress, done=done, total=total)
@@ -223,7 +229,7 @@ class _Progress:
         )
         return Launch(launch.experiment, "outputs")
 
-    def _why_enough(self, block: Sequence[Launch], settings: Settings) -> str | None:
+    def _stop_reason(self, block: Sequence[Launch], settings: Settings) -> str | None:
         """Says why the rule, fixed beforehand, ends the timing before this block."""
         elapsed = time.monotonic() - self._started
         if settings.budget_s is not None and elapsed > settings.budget_s:

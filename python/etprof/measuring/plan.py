@@ -129,8 +129,7 @@ def plan(
     is_timed = kind_of(target.platform).policy.proves_times
     timed = [experiment for experiment in experiments if experiment.mode == "timing" and is_timed]
     purposes = [
-        (experiment, _purposes_beside_timing(experiment, settings, target))
-        for experiment in experiments
+        (experiment, _untimed_purposes(experiment, settings, target)) for experiment in experiments
     ]
     split = [experiment for experiment, names in purposes if "operators" in names]
     passes = [
@@ -142,7 +141,7 @@ def plan(
     outputs = [Launch(experiment, "outputs") for experiment in timed] if has_references else []
     passes = [pass_ for pass_ in passes if pass_ not in outputs]
     launches = settings.operator_launches if is_timed else 1
-    notes = _notes_on_counting(timed, settings, target)
+    notes = _counting_notes(timed, settings, target)
     ignored = set() if is_timed or not settings.blocks else settings.model_fields_set & _OF_TIMING
     for experiment in experiments:
         if experiment.mode == "timing" and not is_timed:
@@ -166,12 +165,10 @@ def plan(
     )
 
 
-def _purposes_beside_timing(
-    experiment: Experiment, settings: Settings, target: Target
-) -> list[Purpose]:
+def _untimed_purposes(experiment: Experiment, settings: Settings, target: Target) -> list[Purpose]:
     """Returns the launches with instruments; never two in one."""
     if experiment.mode == "kernels" and experiment.runner is None:
-        _check_that_it_can_count(target, f"experiment {experiment.name!r}")
+        _require_counting(target, f"experiment {experiment.name!r}")
     if experiment.mode != "timing":
         return [experiment.mode]
     counted: list[Purpose] = ["instructions"] if settings.instructions else []
@@ -223,27 +220,25 @@ def _can_count(target: Target) -> bool:
     return kind_of(target.platform).policy.proves_kernels and target.can_count()
 
 
-def _how_to_count(target: Target) -> str:
+def _describe_counting(target: Target) -> str:
     """Says what is known without counts, and how they are had."""
     kind = kind_of(target.platform)
     return (
         f"no runner counts microkernels on {kind.name}, so what ran is named by the operators' "
-        f"types at best (grade B); for counted calls (grade A) {kind.way_to_count}"
+        f"types at best (grade B); for counted calls (grade A) {kind.counting_hint}"
     )
 
 
-def _notes_on_counting(
-    timed: Sequence[Experiment], settings: Settings, target: Target
-) -> list[str]:
+def _counting_notes(timed: Sequence[Experiment], settings: Settings, target: Target) -> list[str]:
     """Says how kernels are counted that nobody forbade to count, where SME may run."""
-    with_sme = SME_ON if kind_of(target.platform).tells_modes else {*SME_ON, "auto"}
+    with_sme = SME_ON if kind_of(target.platform).reports_sme_modes else {*SME_ON, "auto"}
     concerned = [
         experiment
         for experiment in timed
         if experiment.sme in with_sme and settings.kernels is None
     ]
     if concerned and not _can_count(target):
-        return [_how_to_count(target)]
+        return [_describe_counting(target)]
     names = ", ".join(experiment.name for experiment in concerned if experiment.runner is not None)
     if not names:
         return []
@@ -254,15 +249,15 @@ def _notes_on_counting(
     return [note]
 
 
-def _check_that_it_can_count(target: Target, where: str) -> None:
+def _require_counting(target: Target, where: str) -> None:
     if not _can_count(target):
-        raise UsageError(f"{where}: {_how_to_count(target)}")
+        raise UsageError(f"{where}: {_describe_counting(target)}")
 
 
 def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) -> bool:
     """Whether a timed experiment's kernels are counted too: as asked, else where SME matters."""
     if settings.kernels:
-        _check_that_it_can_count(target, "measurement.kernels")
+        _require_counting(target, "measurement.kernels")
     if settings.kernels is not None:
         return settings.kernels
     if not kind_of(target.platform).policy.proves_times:
@@ -287,7 +282,7 @@ def _find_program(program: ProgramConfig, config: Config) -> Program:
 
 def configured_target(config: Config) -> Target:
     """Returns the target; raises UsageError when this machine cannot be it."""
-    runners = [_find_own_runner(experiment, config) for experiment in config.experiments]
+    runners = [_find_experiment_runner(experiment, config) for experiment in config.experiments]
     return make_target(config.target, next((r for r in runners if r is not None), None))
 
 
@@ -308,7 +303,7 @@ def make_target(target: TargetConfig, runner: Path | None, where: str = "target.
 def _target_fields(target: TargetConfig) -> dict[str, object]:
     fields = target.model_dump(exclude={"kind", "trace_preset"})
     runner, preset, kind = target.trace_runner, target.trace_preset, kind_of(target.kind)
-    trace_runner = find_runner(runner, preset, "target.trace_runner", kind.way_to_a_runner)
+    trace_runner = find_runner(runner, preset, "target.trace_runner", kind.runner_hint)
     return {**fields, "trace_runner": trace_runner}
 
 
@@ -356,13 +351,13 @@ def _experiment(configured: ExperimentConfig, threads: int, config: Config) -> E
     fields |= {
         "name": f"{configured.name}_t{threads}" if has_many_threads else configured.name,
         "group": configured.name if has_many_threads else "",
-        "runner": _find_own_runner(configured, config),
+        "runner": _find_experiment_runner(configured, config),
     }
     return Experiment(**fields, threads=threads)
 
 
-def _find_own_runner(experiment: ExperimentConfig, config: Config) -> Path | None:
-    way_out = kind_of(config.target.kind).way_to_a_runner
+def _find_experiment_runner(experiment: ExperimentConfig, config: Config) -> Path | None:
+    way_out = kind_of(config.target.kind).runner_hint
     return find_runner(
         experiment.runner, experiment.preset, f"experiment {experiment.name!r}", way_out
     )

@@ -174,9 +174,9 @@ def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
     before, now = manifest.target, target.describe()
     by_network = any(":" in str(facts.get("serial")) for facts in (before, now))
     for name in _DEVICE_FIELDS:
-        both = before.get(name), now.get(name)
-        if None not in both and both[0] != both[1] and not (name == "serial" and by_network):
-            yield f"target {name}: was {both[0]}, is {both[1]}"
+        pair = before.get(name), now.get(name)
+        if None not in pair and pair[0] != pair[1] and not (name == "serial" and by_network):
+            yield f"target {name}: was {pair[0]}, is {pair[1]}"
 
 
 def _differences(

@@ -222,11 +222,11 @@ def _worst(
 def _judge(
     question: Question, where: str, parity: Parity, least_db: float, floors: Floors | None
 ) -> Verdict:
-    short = list(_shortfalls(parity, least_db, floors))
+    shortfalls = list(_shortfalls(parity, least_db, floors))
     is_scored = parity.degenerate is None
-    answer: Answer = "failed" if short else "passed" if is_scored else "unknown"
+    answer: Answer = "failed" if shortfalls else "passed" if is_scored else "unknown"
     unscored = f"output {parity.index} is not scored: of the reference, {parity.degenerate}"
-    reason = f"output {parity.index} has {' and '.join(short)}" if short else ""
+    reason = f"output {parity.index} has {' and '.join(shortfalls)}" if shortfalls else ""
     ratio = None if parity.snr_db is None or not is_scored else max(parity.snr_db, NO_LIKENESS_DB)
     return Verdict(
         question=question,
@@ -237,7 +237,7 @@ def _judge(
         least_snr_db=least_db,
         cosine=parity.cosine,
         top1=parity.top1,
-        reason=reason if short or is_scored else unscored,
+        reason=reason if shortfalls or is_scored else unscored,
     )
 
 

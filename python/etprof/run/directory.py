@@ -269,14 +269,14 @@ def set_aside(run: Path) -> Path | None:
     if not run.exists() or (run.is_dir() and not any(run.iterdir())):
         return None
     with reserved(run):
-        problem = _why_not_a_run(run)
+        problem = _not_a_run_reason(run)
         if problem is not None:
             msg = f"{run} {problem}; move it away yourself, or choose another folder with --out"
             raise OutputError(msg)
         return _rename_after_its_time(run, run / MANIFEST)
 
 
-def _why_not_a_run(run: Path) -> str | None:
+def _not_a_run_reason(run: Path) -> str | None:
     """Says why a folder is not a run directory of ours and nothing else; None when it is."""
     try:
         manifest = load_manifest(run) if run.is_dir() else None

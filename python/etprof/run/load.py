@@ -311,7 +311,7 @@ class _CountedTrace:
 
     def find_mismatch(self, launches: LoadedLaunches, setup: Experiment | None) -> str | None:
         """Says why it counted something else than these launches ran; None when it is the same."""
-        if not self.program.is_as(launches.program):
+        if not self.program.computes_the_same(launches.program):
             return "they are of another program"
         if launches.sme != self.trace.sme.in_force:
             mode = launches.sme or "one that is not known"
@@ -489,12 +489,12 @@ class _RunReader:
         setup = self._planned.get(launches.name)
         refused = ""
         for path, counted in sorted(self.traces.items(), key=lambda pair: pair[0] != own_path):
-            why = counted.find_mismatch(launches, setup)
-            if why is not None and path != own_path:
+            mismatch = counted.find_mismatch(launches, setup)
+            if mismatch is not None and path != own_path:
                 continue
-            if why is None and self._is_of_its_build(counted, launches.name):
+            if mismatch is None and self._is_of_its_build(counted, launches.name):
                 return counted.trace
-            refused = refused or why or _OTHER_BUILD
+            refused = refused or mismatch or _OTHER_BUILD
         if refused:
             problems.append(f"the kernels that were counted are not its own: {refused}")
         return None
@@ -572,18 +572,18 @@ def _load_expected(
     return loaded
 
 
-def _load_reference(mine: Run) -> Run | None:
+def _load_reference(measured: Run) -> Run | None:
     """Reads the run of a reference model that was measured as this one was; None without one.
 
     Runs stand in out_<model>/runs/<platform>, so it is looked for beside the run's own model.
     """
-    manifest, real = mine.manifest, mine.source.resolve()
+    manifest, resolved = measured.manifest, measured.source.resolve()
     if manifest is None or manifest.model.name in REFERENCE_MODELS:
         return None
-    if real.parent.name != "runs" or not mine.is_timed:
+    if resolved.parent.name != "runs" or not measured.is_timed:
         return None
     for model in REFERENCE_MODELS:
-        folder = runs_folder(model, real.name, root=real.parents[2])
+        folder = runs_folder(model, resolved.name, root=resolved.parents[2])
         try:
             if folder.is_dir() and find_etdumps(folder):
                 run = Run.load(folder)

@@ -182,22 +182,26 @@ def compare(candidate: Trial, reference: Trial, macs: int) -> Comparison:
     """
     shares = candidate.sme2_share(macs), reference.sme2_share(macs)
     size = -candidate.size_bytes, -reference.size_bytes
-    for mine, theirs, threshold in (
+    for figure, reference_figure, threshold in (
         (*shares, _SMALL_SHARE),
         (-candidate.outside, -reference.outside, 0),
         (-candidate.delegate_calls, -reference.delegate_calls, 0),
         (*shares, _SAME_SHARE),
-        (*_fewer(candidate.transposes, reference.transposes), 0),
+        (*_negated(candidate.transposes, reference.transposes), 0),
         (*size, _SAME_SIZE * reference.size_bytes),
     ):
-        if mine is not None and theirs is not None and abs(mine - theirs) > threshold:
-            return "better" if mine > theirs else "worse"
+        if (
+            figure is not None
+            and reference_figure is not None
+            and abs(figure - reference_figure) > threshold
+        ):
+            return "better" if figure > reference_figure else "worse"
     return "same"
 
 
-def _fewer(mine: int | None, theirs: int | None) -> tuple[int | None, int | None]:
+def _negated(count: int | None, reference_count: int | None) -> tuple[int | None, int | None]:
     """Returns them so that the smaller is more; None where one is unknown."""
-    return (None, None) if mine is None or theirs is None else (-mine, -theirs)
+    return (None, None) if count is None or reference_count is None else (-count, -reference_count)
 
 
 def judge_gains(gains: Sequence[Gain]) -> Comparison:
@@ -208,12 +212,12 @@ def judge_gains(gains: Sequence[Gain]) -> Comparison:
     return "better" if "faster" in verdicts else "same"
 
 
-def least_gain(gains: Sequence[Gain]) -> Gain | None:
+def smallest_gain(gains: Sequence[Gain]) -> Gain | None:
     """Returns the gain of the method that gains least; None where nothing was timed."""
     return min(gains, key=lambda gain: gain.speed_up, default=None)
 
 
-def on_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
+def pareto_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
     """Says of each program whether none of the others is at least as good in everything.
 
     Everything is the share on SME2 of the original's multiply-accumulates, which stand beside each

@@ -291,13 +291,13 @@ class LoadedProgram:
         content = self.model.content if self.model else None
         return quality if quality is not None and quality.program == content else None
 
-    def is_as(self, other: LoadedProgram) -> bool:
+    def computes_the_same(self, other: LoadedProgram) -> bool:
         """Whether both compute the same of the same, as far as anybody says."""
         if self.name == other.name:
             return True
         return self._identity is not None and self._identity == other._identity
 
-    def is_given_as(self, other: LoadedProgram) -> bool:
+    def has_same_inputs(self, other: LoadedProgram) -> bool:
         """Whether both got the same inputs, which precisions may store in types of their own."""
         has_same_files = self.inputs is not None and self.inputs == other.inputs
         return has_same_files or (self._examples is not None and self._examples == other._examples)

@@ -77,7 +77,7 @@ def validate_run(run: Path) -> list[ValidationFinding]:
     except InputFileError as error:
         findings.append(ValidationFinding("damaged", str(error)))
     findings += [ValidationFinding("damaged", text) for text in changed.values()]
-    loaded, refusal = _read_as_reports_do(run)
+    loaded, refusal = _load_for_report(run)
     loaded_contents = _contents(loaded) if loaded else {}
     for name, kind in files.items():
         if name not in changed and kind.name in _PARSERS:
@@ -99,7 +99,7 @@ def worst_level(findings: list[ValidationFinding]) -> Level:
     return max((finding.level for finding in findings), key=_LEVELS.index, default="ok")
 
 
-def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
+def _load_for_report(run: Path) -> tuple[Run | None, str | None]:
     """Returns the run as everyone reads it, and why they refuse it, where they do."""
     try:
         loaded = Run.load(run, strict=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_value
-from etprof.run.optimization import least_gain, on_front
+from etprof.run.optimization import smallest_gain, pareto_front
 from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def _gain(of: Callable[[Any], Sequence[Gain]]) -> tuple[Column, ...]:
     """The speed-up with its interval and verdict; missing where nothing was timed."""
 
     def verdict(subject: Any) -> str | None:  # noqa: ANN401 - each table has its own subjects
-        gain = least_gain(of(subject))
+        gain = smallest_gain(of(subject))
         return None if gain is None else gain.verdict
 
     return (
-        *speed_up(lambda subject: least_gain(of(subject)), title="speed-up with it",
+        *speed_up(lambda subject: smallest_gain(of(subject)), title="speed-up with it",
                   says="Latency without ÷ with it, measured in turns; of the method that gains least"),
         Column("verdict", "string", visibility="several", of=verdict, says="Whether that is beyond noise"),
     )  # fmt: skip
@@ -188,7 +188,7 @@ def programs_of(searches: Sequence[Optimization]) -> Table:
     every = [
         (search, trial) for search in searches for trial in search.trials if trial.problem is None
     ]
-    front = on_front([(trial, _macs(search)) for search, trial in every])
+    front = pareto_front([(trial, _macs(search)) for search, trial in every])
     return PROGRAMS.of(
         _ProgramRow(search.precision, _name(search, trial), trial, _macs(search), is_on_front)
         for (search, trial), is_on_front in zip(every, front, strict=True)
@@ -209,7 +209,7 @@ def _macs(search: Optimization) -> int:
 def headline(search: Optimization) -> str:
     """Says what the search came to, and what that rests on."""
     subject = f"{search.model} in {search.precision}"
-    gain = least_gain(search.gains)
+    gain = smallest_gain(search.gains)
     if search.best is None or not search.best.rewrites:
         on = f" on {search.target}" if search.target else ""
         return f"{subject}: no rewrite makes the program better{on}"

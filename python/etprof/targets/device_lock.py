@@ -95,7 +95,7 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
         lock = os.fstat(descriptor)
         _HELD.add((lock.st_dev, lock.st_ino))
         try:
-            _sign(descriptor, _own_text())
+            _sign(descriptor, _describe_this_process())
             with sharing(descriptor, holder_of(lock)):
                 yield
         finally:
@@ -159,7 +159,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _own_text() -> str:
+def _describe_this_process() -> str:
     """Names this process to people; flags are left out: they may hold secrets."""
     program = Path(sys.argv[0])
     is_module = program.stem == "__main__"

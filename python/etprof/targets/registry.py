@@ -79,11 +79,11 @@ class TargetKind:
     """Names a device so that its runs come together, and its SoC."""
     is_this_host: bool = True
     """Whether it computes on the CPU of the host that etprof runs on."""
-    way_to_count: str
+    counting_hint: str
     """How calls of microkernels are counted, where no runner at hand does."""
-    way_to_a_runner: str = "leave it out: the target has its own"
+    runner_hint: str = "leave it out: the target has its own"
     """What helps where a runner that was named is not there."""
-    tells_modes: bool = True
+    reports_sme_modes: bool = True
     """Whether its CPU says which SME modes it has, so that `auto` stands where it has none."""
     has_vector_lengths: bool = False
     """Whether an experiment may choose the streaming vector length of its CPU."""
@@ -108,7 +108,7 @@ TARGETS: Final = (
         factory="etprof.targets.local:LocalTarget",
         takes=_TRACING,
         history_name="local",
-        way_to_count="install etprof again with `pip install .`, or name a runner with "
+        counting_hint="install etprof again with `pip install .`, or name a runner with "
         "--trace-runner or target.trace_runner",
     ),
     TargetKind(
@@ -127,11 +127,11 @@ TARGETS: Final = (
         checklist="etprof.targets.android.checklist:walk",
         history_name="android",
         identify=_identify_phone,
-        way_to_count="name a runner with --trace-runner or target.trace_runner; "
+        counting_hint="name a runner with --trace-runner or target.trace_runner; "
         "`cmake --workflow --preset android-sme2-trace` builds one",
-        way_to_a_runner="`cmake --workflow --preset android-sme2` builds one, android-sme2-trace "
+        runner_hint="`cmake --workflow --preset android-sme2` builds one, android-sme2-trace "
         "one that counts microkernels",
-        tells_modes=False,
+        reports_sme_modes=False,
         is_this_host=False,
     ),
     TargetKind(
@@ -139,7 +139,7 @@ TARGETS: Final = (
         policy=Policy(proves_times=True, proves_kernels=False),
         factory="etprof.targets.local:LocalTarget",
         history_name="macos",
-        way_to_count="run the same program with `etprof profile MODEL --target emulator`",
+        counting_hint="run the same program with `etprof profile MODEL --target emulator`",
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
             "for the shape of the result, not for its figures. Operators outside delegates may use "
@@ -154,7 +154,7 @@ TARGETS: Final = (
         required_parts="etprof.targets.emulator.installation:find_parts",
         history_name="emulator",
         identify=_identify_emulator,
-        way_to_count="run `etprof emulator setup`",
+        counting_hint="run `etprof emulator setup`",
         has_vector_lengths=True,
         warning=(
             "Measured under emulation: which microkernels ran, how often, and what they computed "

@@ -123,7 +123,7 @@ def _input_flags(request: RunnerRequest) -> list[tuple[str, object | None]]:
     ]
 
 
-def taskset_words(cpus: tuple[int, ...]) -> list[str]:
+def taskset_command(cpus: tuple[int, ...]) -> list[str]:
     """Returns what comes before a command to keep it on `cpus`; nothing for all CPUs."""
     return ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
 

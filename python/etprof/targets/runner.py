@@ -38,7 +38,7 @@ from etprof.targets.launch_layout import (
     level_paths,
     restore_paths,
 )
-from etprof.targets.request import runner_arguments, taskset_words
+from etprof.targets.request import runner_arguments, taskset_command
 
 if TYPE_CHECKING:
     from etprof.base.process import Completed
@@ -102,7 +102,7 @@ class RunsHere(ABC):
             )
         runner = self.runner_file(request)
         before = [
-            *taskset_words(request.cpus),
+            *taskset_command(request.cpus),
             *request.launcher,
             *self.runner_command(runner, request),
         ]
@@ -124,7 +124,7 @@ class RunsHere(ABC):
             stdout=restore_paths(completed.stdout, plain_paths),
             stderr=restore_paths(completed.stderr, plain_paths),
         )
-        keep_words(request, completed)
+        save_output(request, completed)
         check_completed(completed, request.runner, request.launcher)
         if request.runner and not request.result.exists():
             raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
@@ -195,7 +195,7 @@ def library_environment(runner: Path) -> dict[str, str]:
     return {variable: os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])}
 
 
-def keep_words(request: RunnerRequest, completed: Completed) -> None:
+def save_output(request: RunnerRequest, completed: Completed) -> None:
     """Keeps the end of what the runner printed, in lines without control characters, if anything.
 
     ExecuTorch and XNNPACK log there, on the host and in the emulator. A refusal of what was asked
@@ -204,9 +204,9 @@ def keep_words(request: RunnerRequest, completed: Completed) -> None:
     if completed.exit_code in _ERRORS:
         return
     lines = [*completed.stdout.splitlines(), *completed.stderr.splitlines()]
-    said = "\n".join(clean(line, _LONGEST_LINE) for line in lines)
-    if said.strip():
-        write_text(request.words, f"{said[-_MOST_WORDS:]}\n")
+    output = "\n".join(clean(line, _LONGEST_LINE) for line in lines)
+    if output.strip():
+        write_text(request.words, f"{output[-_MOST_WORDS:]}\n")
 
 
 def check_completed(
@@ -228,12 +228,12 @@ def check_completed(
             )
         raise TargetError(
             f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
-            f"({_last_words(completed)}); {reason}. Repeat with: {completed.shell_text}"
+            f"({_last_output(completed)}); {reason}. Repeat with: {completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines()
     if not lines:
         raise TargetError(
-            f"etprof-runner ended with exit code {completed.exit_code} ({_last_words(completed)}). "
+            f"etprof-runner ended with exit code {completed.exit_code} ({_last_output(completed)}). "
             f"Repeat with: {completed.shell_text}"
         )
     if any(phrase in line for line in lines for phrase in _OF_THE_LOADER):
@@ -266,7 +266,7 @@ def no_runner(named: Path) -> str:
     )
 
 
-def _last_words(completed: Completed) -> str:
+def _last_output(completed: Completed) -> str:
     """What is known of a launch that gave no reason: its last lines, its memory, the machine's."""
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
     lines = lines or [line for line in completed.stdout.splitlines() if line.strip()]

@@ -199,7 +199,7 @@ _SAME_WITHIN_A_RUN: Final = frozenset({"load", "governor", "minimum_time", "bloc
 def find_differences(baseline: Side, candidate: Side) -> tuple[SettingDifference, ...]:
     """Lists the settings that are known on both sides and differ."""
     differences = []
-    are_given_alike = baseline.experiment.program.is_given_as(candidate.experiment.program)
+    are_given_alike = baseline.experiment.program.has_same_inputs(candidate.experiment.program)
     for name, setting_of in FIELDS.items():
         before, after = setting_of(baseline), setting_of(candidate)
         if before is None or after is None or (name == "inputs" and are_given_alike):

@@ -281,18 +281,18 @@ class PlainAttention(GraphRewrite):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:  # noqa: ANN401
-        lead = query.shape[:-2]
+        leading = query.shape[:-2]
         if (
             not _is_static(query, key, value)
             or enable_gqa
             or dropout_p
-            or len(lead) < 1
-            or key.shape[:-2] != lead
-            or value.shape[:-2] != lead
+            or len(leading) < 1
+            or key.shape[:-2] != leading
+            or value.shape[:-2] != leading
             or (attn_mask is not None and not attn_mask.dtype.is_floating_point)
         ):
             return NotImplemented
-        aten, batch = _aten(), math.prod(lead)
+        aten, batch = _aten(), math.prod(leading)
         rows, width = query.shape[-2:]
         columns = key.shape[-2]
         factor = 1 / math.sqrt(width) if scale is None else scale
@@ -302,11 +302,11 @@ class PlainAttention(GraphRewrite):
             full = aten.full.default([rows, columns], _LEAST_HALF, dtype=query.dtype)
             scores = scores + aten.triu.default(full, 1)
         if attn_mask is not None:
-            scores = _reshape(scores, [*lead, rows, columns]) + attn_mask
+            scores = _reshape(scores, [*leading, rows, columns]) + attn_mask
             scores = _reshape(scores, [batch, rows, columns])
         weights = aten._softmax.default(scores, -1, False)
         mixed = aten.bmm.default(weights, _reshape(value, [batch, columns, value.shape[-1]]))
-        return _reshape(mixed, [*lead, rows, value.shape[-1]])
+        return _reshape(mixed, [*leading, rows, value.shape[-1]])
 
 
 class PlainProducts(GraphRewrite):

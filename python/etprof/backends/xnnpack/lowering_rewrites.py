@@ -287,7 +287,7 @@ def rewritten_lowering(names: Collection[str]) -> Iterator[Counter[str]]:
         visitors[_CONVOLUTION] = _pointwise_visitor(_VISITORS[_CONVOLUTION])
     if DelegatedCasts.name in names:
         visitors[_COPY] = _cast_visitor(_VISITORS[_COPY])
-        remove, tag = _but_casts(remove), _casts_keep(tag)
+        remove, tag = _without_casts(remove), _keep_layout_of_casts(tag)
     with ExitStack() as changed:
         changed.enter_context(patch.dict(_VISITORS, visitors))
         changed.enter_context(patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove))
@@ -326,7 +326,7 @@ def _is_static(node: torch.fx.Node) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
-def _casts_keep(tag: Any) -> Any:  # noqa: ANN401 - the pass's own step
+def _keep_layout_of_casts(tag: Any) -> Any:  # noqa: ANN401 - the pass's own step
     """A cast of an image has the layout of what it casts, whichever that is."""
 
     def tag_copy(self: Any, node: torch.fx.Node) -> None:  # noqa: ANN401
@@ -341,7 +341,7 @@ def _casts_keep(tag: Any) -> Any:  # noqa: ANN401 - the pass's own step
     return tag_copy
 
 
-def _but_casts(remove: Any) -> Any:  # noqa: ANN401 - the pass's own step
+def _without_casts(remove: Any) -> Any:  # noqa: ANN401 - the pass's own step
     """The pass takes a cast for one of two copies that undo each other, and would delete it."""
 
     def try_remove(self: Any, node: torch.fx.Node, graph: torch.fx.Graph) -> bool:  # noqa: ANN401

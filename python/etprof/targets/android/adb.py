@@ -173,10 +173,10 @@ class Adb:
 
 
 def last_line(done: Completed) -> str:
-    """Returns the last thing that adb said, without its prefixes."""
+    """Returns the last thing that adb lines_said, without its prefixes."""
     lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
-    said = [line for line in lines if line and "bytes in" not in line]
-    return re.sub(r"^(adb: )?(error: )?", "", said[-1]) if said else ""
+    lines_said = [line for line in lines if line and "bytes in" not in line]
+    return re.sub(r"^(adb: )?(error: )?", "", lines_said[-1]) if lines_said else ""
 
 
 _WAIT_S: Final = 5.0

@@ -93,8 +93,10 @@ class DeviceSession:
             if match and not _is_running(int(match["process"]), match["mark"]):
                 ended = self._stop(match[0])
                 if ended is not None:
-                    who = f"{ended}, left by etprof (process {match['process']}), which was killed"
-                    _LOG.warning("Ended on device %s: %s", self._adb.serial, who)
+                    message = (
+                        f"{ended}, left by etprof (process {match['process']}), which was killed"
+                    )
+                    _LOG.warning("Ended on device %s: %s", self._adb.serial, message)
 
     def launch(self, argv: Sequence[str], timeout_s: float) -> FinishedProcess:
         """Runs `argv` in a new output folder and waits for its end.

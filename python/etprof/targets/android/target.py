@@ -30,7 +30,7 @@ from etprof.targets.android.session import DeviceSession, bring_results, read_lo
 from etprof.targets.android.store import DeviceStore
 from etprof.targets.launch_layout import layout_environment, level_paths, restore_paths
 from etprof.targets.request import runner_arguments
-from etprof.targets.runner import check_completed, keep_words, modes_of, read_cpu
+from etprof.targets.runner import check_completed, modes_of, read_cpu, save_output
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class AndroidTarget:
             ):
                 stderr = stderr.replace(remote, str(local))
             completed = Completed(command, finished.exit_code, finished.stdout, stderr)
-            keep_words(request, completed)
+            save_output(request, completed)
             self._check(completed, request.runner, request.launcher or self.launcher)
             bring_results(self.adb, self._session.outputs, finished.files, results)
         finally:
