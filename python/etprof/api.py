@@ -27,7 +27,7 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_text
 from etprof.base.errors import UsageError
 from etprof.base.text import suggest
-from etprof.importing.alone import load_source
+from etprof.importing.bare_etdump import load_source
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
 from etprof.tables.alternatives import TOGETHER

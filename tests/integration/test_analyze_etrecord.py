@@ -16,7 +16,7 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import main
 from etprof.etrecord.program import describe_etrecord, describe_program
 from etprof.export.request import ExportRequest
-from etprof.importing.alone import ClockOptions, load_alone
+from etprof.importing.bare_etdump import ClockOptions, load_bare_etdump
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def analyzed(files: Recorded, *, with_program: bool) -> ExperimentAnalysis:
         if with_program
         else (lambda calls: describe_etrecord(files.etrecord, calls)),
     )
-    (found,) = analyze_run(load_alone(files.etdump, told)).experiments
+    (found,) = analyze_run(load_bare_etdump(files.etdump, told)).experiments
     return found
 
 
@@ -144,7 +144,7 @@ def test_of_methods_alike_the_user_says_which_ran(recorded: Recorded) -> None:
         told = ClockOptions(
             time_scale="ns", etrecord=recorded.etrecord, describe=describe, method=method
         )
-        return load_alone(recorded.etdump, told)
+        return load_bare_etdump(recorded.etdump, told)
 
     with pytest.raises(UsageError, match=r"prefill, decode.*--method NAME"):
         load(None)

@@ -11,7 +11,7 @@ import pytest
 from etprof.base.errors import BuildError
 from etprof.base.process import run_command
 from etprof.cli import main
-from etprof.cli.last_resort import EXIT_CODE
+from etprof.cli.crash_report import EXIT_CODE
 from etprof.targets import runner
 from tests.smoke import HEAVY, reading_commands, write_run
 

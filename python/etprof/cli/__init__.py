@@ -29,7 +29,7 @@ from etprof.base.errors import (
 from etprof.base.files import provide_home
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
-from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
+from etprof.cli.crash_report import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 from etprof.cli.surroundings import check_folder, check_surroundings
 
 COMMANDS: tuple[str, ...] = (

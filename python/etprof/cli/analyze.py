@@ -93,7 +93,7 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
     """Reads a run directory, or an ETDump with what the flags say of it."""
     from etprof.analysis.run_analysis import analyze_run
     from etprof.base.errors import UsageError
-    from etprof.importing.alone import ClockOptions, load_alone
+    from etprof.importing.bare_etdump import ClockOptions, load_bare_etdump
     from etprof.run.load import Run
 
     record, program, method = arguments.etrecord, arguments.program, arguments.method
@@ -118,7 +118,7 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
         return reading.describe_program(program_path, record)
 
     try:
-        return load_alone(
+        return load_bare_etdump(
             source,
             ClockOptions(
                 time_scale=scale, clock_hz=hz, etrecord=record, describe=describe, method=method

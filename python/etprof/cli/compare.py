@@ -137,7 +137,7 @@ def _known_spreads(store: str | None, baseline: Side, candidate: Side) -> dict[s
 def _load(text: str) -> tuple[RunAnalysis, str | None]:
     """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
     from etprof.analysis.run_analysis import analyze_run
-    from etprof.importing.alone import load_source
+    from etprof.importing.bare_etdump import load_source
 
     path, name = Path(text), None
     if not path.exists() and ":" in text:

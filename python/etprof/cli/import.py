@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Makes the run directory and says what it has, and what is missing."""
-    from etprof.importing.importing import ImportRequest, import_run
+    from etprof.importing.import_run import ImportRequest, import_run
     from etprof.tables.brief import AnswerLine, Brief
 
     request = ImportRequest(

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
-    from etprof.importing.alone import load_source
+    from etprof.importing.bare_etdump import load_source
     from etprof.report_files import check_formats, write_documents
     from etprof.tables.alternatives import side_by_side
     from etprof.tables.brief import AnswerLine, UnbrokenLine, listed

@@ -10,7 +10,7 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.units import format_count, format_duration, format_share
-from etprof.importing.alone import load_source
+from etprof.importing.bare_etdump import load_source
 from etprof.run.delegation import find_method_report, read_delegation
 from etprof.run.manifest import MANIFEST
 

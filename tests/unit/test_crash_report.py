@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etprof.cli import main
-from etprof.cli.last_resort import DEBUG_VARIABLE, EXIT_CODE
+from etprof.cli.crash_report import DEBUG_VARIABLE, EXIT_CODE
 
 PASSWORD = "hunter2"  # noqa: S105 - what must not be found again
 

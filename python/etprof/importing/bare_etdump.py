@@ -45,7 +45,7 @@ class ClockOptions:
     """Of `etrecord`, the one that ran."""
 
 
-def load_alone(etdump: Path, options: ClockOptions) -> Run:
+def load_bare_etdump(etdump: Path, options: ClockOptions) -> Run:
     """Reads one ETDump as a run without a directory, in ns.
 
     Raises UsageError where nothing says what its clock counts, and InputFileError for an ETRecord
@@ -75,7 +75,7 @@ def load_source(source: Path, *, with_reference: bool = False) -> Run:
     if source.is_dir() or not source.exists():
         return Run.load(source, with_reference=with_reference)
     try:
-        return load_alone(source, ClockOptions())
+        return load_bare_etdump(source, ClockOptions())
     except UsageError as error:
         command = command_line("import", source, "--time-scale", "ns")
         problem = str(error).partition(";")[0]
