@@ -298,7 +298,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A part of a report that stands alone: its picture and its tables."""
+    """A section of a report, with its picture and tables."""
 
     section: Section
 

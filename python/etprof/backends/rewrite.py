@@ -29,7 +29,7 @@ class Rewrite(ABC):
     legal: ClassVar[str]
     """Why the outputs stay the same, or how far they do not."""
     rests_on: ClassVar[str]
-    """The fact about ExecuTorch that makes it worth while, and where that can be read."""
+    """The fact about ExecuTorch that makes it profitable, and its source."""
     gives_sme2_weights: ClassVar[bool] = False
     """Whether products get weights of it that SME2's kernels take, and had others."""
 

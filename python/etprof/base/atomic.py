@@ -51,7 +51,7 @@ def _remove_lost_folders() -> None:
 
 
 def _remove_if_lost(folder: Path) -> None:
-    """Removes a folder whose mark nobody has locked; raises OSError when it is used, or has none."""
+    """Removes a folder whose mark is not locked; raises OSError when it is in use or has no mark."""
     mark = os.open(folder / _MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,7 +86,7 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def _describe_refusal(path: Path, error: OSError) -> str:
-    """Says what stands in the way: a file where a folder should be, or what the system says."""
+    """Says what prevents it: a file where a folder should be, or the system's reason."""
     blocking = next(
         (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
     )

@@ -33,4 +33,4 @@ USUAL_WARMUP: Final = 10
 """Where a command plans the experiments; a config has fewer inferences."""
 REPETITIONS: Final = 3
 WARMUP_REPETITIONS: Final = 1
-"""Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
+"""The default; fewer than of plain inferences: one generation is hundreds of them."""

@@ -73,7 +73,7 @@ class CommandStop:
         return self._is_set
 
     def set(self) -> None:
-        """Ends what runs; whoever waits for it, or starts another, gets CommandStopped."""
+        """Ends the running commands; a caller that waits for one, or starts one, gets CommandStopped."""
         with self._lock:
             self._is_set = True
             for lifeline in self._running:

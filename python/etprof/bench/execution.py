@@ -175,7 +175,7 @@ def keep_failure(
 
 
 def describe_error(error: BaseException) -> str:
-    """Words an error; one that nobody foresaw comes with its type."""
+    """Describes an error; an unexpected one with its type."""
     return str(error) if isinstance(error, EtprofError) else f"{type(error).__name__}: {error}"
 
 

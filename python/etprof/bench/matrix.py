@@ -171,7 +171,7 @@ class DeviceEntry(TargetConfig):
 
     @property
     def history_name(self) -> str | None:
-        """Name in the history; None for the host that nobody named: it is called by its CPU."""
+        """Name in the history; None for an unnamed host, which is called by its CPU."""
         return None if self.name == HOST else self.name
 
     @property

@@ -1,4 +1,4 @@
-"""What a pool of devices takes and tells, whoever runs it."""
+"""The interface of a pool of devices, in threads here or on a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Task:
 
 
 class Reporter(Protocol):
-    """Is told how a matrix goes on, from any thread."""
+    """Receives the progress of a matrix, from any thread."""
 
     def say(self, text: str) -> None:
         """Something that people should read."""

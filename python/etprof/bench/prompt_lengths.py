@@ -45,7 +45,7 @@ class PromptLength:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """What lengths have in common that are held against each other, in words."""
+        """The attributes that compared lengths have in common, in words."""
         unit, run = self.on.outcome.unit, self.on.run
         threads = count_of(run.threads or 0, "thread") if run else ""
         return unit.device.name, unit.model.name, unit.backend, unit.precision, threads

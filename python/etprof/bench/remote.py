@@ -34,5 +34,5 @@ def _ignore(*_: object) -> None:
 
 
 def _log(text: str) -> None:
-    """Tells whoever looks at the worker's output."""
+    """Prints to the worker's output."""
     print(clean_lines(text), file=sys.stderr)

@@ -66,7 +66,7 @@ def _export(
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, beside the units."""
+    """The options of a matrix run."""
 
     folder: Path
     resume: bool = False
@@ -87,9 +87,9 @@ class StoredUnit:
     outcome: UnitOutcome
     runs: tuple[Run, ...]
     quality: TextQuality | None = None
-    """Of the program's text; None where nobody knows it."""
+    """Of the program on its text; None where it was not evaluated."""
     prompt_work: PromptWork | None = None
-    """Of reading the prompt with SME2; None where nobody counted it."""
+    """Of reading the prompt with SME2; None where it was not counted."""
 
 
 @dataclass

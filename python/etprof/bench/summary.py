@@ -55,7 +55,7 @@ def _problems(stored_units: Sequence[StoredUnit]) -> list[str]:
 
 
 def summary_table(name: str, rows: Sequence[BenchRow]) -> Table:
-    """Returns the summary for people; what all rows have in common stands in the title."""
+    """Returns the summary for people; what all rows have in common is in the title."""
     table = SUMMARY.of(rows)
     common = [
         str(column[0]) for column in list(zip(*table.rows, strict=True))[:4] if len({*column}) == 1

@@ -1,4 +1,4 @@
-"""What becomes of an error that nobody foresaw: one line, a report for the maintainer, exit code 70.
+"""Handles an unexpected error: one line, a report for the maintainer, exit code 70.
 
 The code is sysexits' EX_SOFTWARE: nothing else that etprof ends in means the same, so that CI never
 takes a defect of etprof for a regression.
@@ -39,7 +39,7 @@ def is_debugging(argv: Sequence[str]) -> bool:
 
 
 def end_unexpectedly(error: Exception, argv: Sequence[str]) -> int:
-    """Tells of a defect of etprof on one line, with the path of its report; returns the exit code.
+    """Reports a defect of etprof on one line, with the path of its report; returns the exit code.
 
     With `--debug` or ETPROF_DEBUG the traceback is shown before it.
     """

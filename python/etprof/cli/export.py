@@ -174,7 +174,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
 
 
 def _without_rewrites(request: ExportRequest) -> Path | None:
-    """Returns the program of the same export without rewrites, where it stands beside."""
+    """Returns the program of the same export without rewrites, where it exists."""
     plain = replace(request, options=replace(request.options, rewrites=())).files().pte
     return plain if plain != request.files().pte and plain.is_file() else None
 
@@ -270,7 +270,7 @@ def _detail_lines(manifest: ExportManifest, report: DelegationReport) -> Iterato
     yield from quality_lines(manifest.quality)
     for name, method in report.methods.items():
         backend = BY_NAME.get(manifest.backend)
-        # Without a summary nobody knows what is delegated.
+        # Without a summary it is unknown what is delegated.
         is_known = backend is not None and backend.delegate and method.summary is not None
         if is_known and not method.delegates:
             text = f"nothing of {name} in {manifest.precision} is delegated to {manifest.backend}"

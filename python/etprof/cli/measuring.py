@@ -36,7 +36,7 @@ def listening(arguments: argparse.Namespace) -> Iterator[Listener]:
 
 
 def _describe_detectable_change(run_directory: Path) -> str | None:
-    """Says what the machine was found to tell apart, where a history is at hand."""
+    """Returns the difference that this machine can detect, from the history where there is one."""
     from etprof.history.store import find_store
 
     history = find_store()

@@ -178,7 +178,7 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
         least={} if arguments.least_snr is None else {"snr_db": arguments.least_snr},
         options=ExportOptions(weights=arguments.weights, rewrites=arguments.rewrites),
     )
-    # What cannot be exported at all is told before anything is written.
+    # An export that is impossible is reported before anything is written.
     replace(request, out=Path("optimized.pte")).files()
     return request
 

@@ -317,7 +317,7 @@ def name_programs(labels: Sequence[str]) -> list[str]:
     while len({tuple(pieces[: common + 1]) for pieces in split_labels}) == 1:
         common += 1
     if any(len(pieces) == common for pieces in split_labels):
-        # One is the other's beginning: the last word that they share stands for it.
+        # One is a prefix of the other, and is named by the last word that they share.
         common -= 1
     shorter = ["_".join(pieces[common:])[:_LONGEST_NAME] for pieces in split_labels]
     return shorter if all(shorter) and len(set(shorter)) > 1 else list(_SIDES)
@@ -344,7 +344,7 @@ def _name_experiments(
 
 
 def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out what nobody said: the config has its defaults."""
+    """Leaves out what was not set: the config has its defaults."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

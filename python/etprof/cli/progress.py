@@ -35,5 +35,5 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def say(text: str) -> None:
-    """Tells people something that is not part of the report."""
+    """Prints a message that is not part of the report."""
     print(clean_lines(text), file=sys.stderr)

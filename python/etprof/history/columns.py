@@ -91,9 +91,9 @@ class TypedColumn(TypeDecorator[Any]):
     accepts: ClassVar[Any]
     """What pydantic checks an import by."""
     fit: ClassVar[Callable[[Any], Any]] = staticmethod(lambda value: value)
-    """Makes of a value of the right kind what is handed out."""
+    """Converts a stored value of the right kind."""
     missing: ClassVar[Any] = None
-    """What is handed out for NULL."""
+    """The value for NULL."""
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Returns what reads a value; it raises DamagedValueError for one of another kind."""

@@ -128,7 +128,7 @@ class Gate:
         self._values: dict[tuple[int, str], Metric | None] = {}
 
     def has_baseline(self, baseline: str, candidate: Run) -> bool:
-        """Whether there is any run to hold the candidate against."""
+        """Whether there is any run to compare the candidate with."""
         if baseline.startswith((WINDOW, BRANCH)):
             statement = earlier_runs(candidate, _branch_of(baseline, candidate)).limit(MOST_RUNS)
             rows = self._session.execute(statement)
@@ -192,7 +192,7 @@ class Gate:
     def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> MetricComparison | None:
         """Compares a run with another, which may be of another series.
 
-        Experiments of one run directory were measured in turns, so there launches are what counts.
+        Experiments of one run directory were interleaved, so their launches are compared.
         """
         before, after = self._value_of(baseline, metric), self._value_of(candidate, metric)
         if before is None or after is None:
@@ -328,7 +328,7 @@ def _judge(
 
 
 def _judge_exact(comparison: MetricComparison) -> Judgement:
-    """Judges a value that never varied: whatever differs has changed."""
+    """Judges a value that never varied: any difference is a change."""
     limit = comparison.threshold
     if comparison.problem:
         return Judgement("inconclusive", None, None, None, limit, comparison.problem)

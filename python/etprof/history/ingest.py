@@ -195,7 +195,7 @@ def _key(loaded: LoadedRun, manifest: Manifest, experiment: Experiment, raw: obj
 
 
 def _key_without_run_id(loaded: LoadedRun, manifest: Manifest, name: str, raw: object) -> str:
-    """The key that stores have for a run of the first schema, whatever our records become."""
+    """The key that stores have for a run of the first schema; independent of today's records."""
     as_written = parse_json(loaded.contents[MANIFEST])
     document, metrics = clean_data(as_written), loaded.timed.get(name)
     positions = (i for i, e in enumerate(document.get("experiments", ())) if e.get("name") == name)

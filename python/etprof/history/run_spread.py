@@ -47,9 +47,9 @@ _Runs = Any
 """A query for runs, to which further columns are added."""
 
 DEFAULT_THRESHOLD: Final = 0.05
-"""A change below it is none that anybody asked for."""
+"""A smaller change is never reported."""
 MOST_RUNS: Final = 300
-"""Runs of a series that are looked at: most of a year of nights."""
+"""Runs of a series that are used: most of a year of nightly runs."""
 _MOST_OF_A_DEVICE: Final = 2000
 
 
@@ -66,7 +66,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True)
 class BaselineLevel:
-    """The runs of a series, those of the level that stands, and how much one run varies."""
+    """The runs of a series, those of its current level, and how much one run varies."""
 
     points: Sequence[SeriesPoint]
     members: tuple[int, ...]

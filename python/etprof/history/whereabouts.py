@@ -1,4 +1,4 @@
-"""Where a run of the history lies now: a run directory is known by its manifest, not by its path.
+"""Where a run's directory is now: a run directory is known by its manifest, not by its path.
 
 Directories are measured into again, moved aside, and named in histories of other machines.
 """

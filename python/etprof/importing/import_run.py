@@ -1,4 +1,4 @@
-"""Makes a run directory of what other programs left: of what is there, with what is missing said.
+"""Makes a run directory of other programs' files; its notes name what is missing.
 
 The same records write it that write a measured run, so whatever reads runs reads it.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told how a measurement goes."""
+    """The callbacks that a measurement reports its progress to."""
 
     say: Callable[[str], None]
     """Something that people should read."""
@@ -49,7 +49,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     keep_going: bool = False,
     delegations: Mapping[str, DelegationReport] | None = None,
 ) -> MeasuredRun:
-    """Measures once the device is free; what cannot be is told before an earlier run is set aside.
+    """Measures once the device is free; errors of the plan come before an earlier run is set aside.
 
     `identity` is what the manifest says of the config. Raises as `measure` does, and
     DifferentRunError for a `resume` of something else.
@@ -59,7 +59,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     has_references = any(compared.references for compared in program.every.values())
     planned = plan(experiments, settings, target, has_references=has_references)
     earlier = InterruptedRun()
-    # Whoever has the device may be writing this very run.
+    # The process that holds the device may be writing this very run.
     with device_lock(target.device(), listener.waiting):
         if resume:
             earlier = load_earlier(run, program, target, experiments, settings)

@@ -198,7 +198,7 @@ class Launcher:
         if path is None or not path.is_file():
             return None
         status = path.stat()
-        # Whoever builds it anew meanwhile gives it another time.
+        # A rebuild in the meantime changes the time.
         key = (path, status.st_ino, status.st_mtime_ns)
         if key not in self._runners:
             self._runners[key] = identify(path)
@@ -206,7 +206,7 @@ class Launcher:
 
 
 def clear(paths: Iterable[Path]) -> None:
-    """Removes the files and folders, so that what is there after a launch is of that launch."""
+    """Removes the files and folders, so that those found after a launch are of that launch."""
     for path in paths:
         try:
             if path.is_dir() and not path.is_symlink():

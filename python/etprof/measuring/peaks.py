@@ -33,7 +33,7 @@ def peak_config(  # noqa: PLR0913 - what, where, how
     programs: Mapping[str, Path], target: TargetConfig, *, modes: Sequence[str],
     threads: Sequence[int], launches: int, folder: Path,
 ) -> Config:  # fmt: skip
-    """Returns what is measured: every program in every mode at every number of threads, in turns.
+    """Returns the config: every program in every mode at every number of threads, interleaved.
 
     A peak is of the operator alone, as operators of reports are, so its operator launches count.
     """

@@ -133,7 +133,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
 
 
 def find_wrong_outputs(run: Path) -> str | None:
-    """Says what is wrong with the outputs so far; None when nothing is, or nobody knows."""
+    """Says what is wrong with the outputs so far; None where nothing is, or it is unknown."""
     loaded = Run.load(run, strict=False)
     every = (*loaded.experiments, *loaded.others)
     verdicts = [verdict for launches in every for verdict in judge_outputs(launches)]

@@ -43,7 +43,7 @@ _OF_TIMING: Final = frozenset(
 
 @dataclass(frozen=True)
 class Launch:
-    """One process launch: which experiment, what for, and its how-manieth of those that repeat."""
+    """One process launch: its experiment, its purpose, and its number where the purpose repeats."""
 
     experiment: Experiment
     purpose: Purpose
@@ -86,7 +86,7 @@ class Plan:
     experiments: tuple[Experiment, ...]
     settings: Settings
     outputs: tuple[Launch, ...]
-    """Before all timing, where there is something to hold outputs against: no time of a wrong answer
+    """Before all timing, where there are reference outputs: no time of a wrong answer
     counts."""
     timing: tuple[tuple[Launch, ...], ...]
     """In blocks: one launch of each experiment, so each is launched whole or not at all."""
@@ -124,7 +124,7 @@ def plan(
 
     With references, which say what the outputs should be, those are computed before timing.
 
-    Raises UsageError when kernels are asked for that no runner at hand can count.
+    Raises UsageError when kernels are requested and no available runner can count them.
     """
     is_timed = kind_of(target.platform).policy.proves_times
     timed = [experiment for experiment in experiments if experiment.mode == "timing" and is_timed]
@@ -230,7 +230,7 @@ def _describe_counting(target: Target) -> str:
 
 
 def _counting_notes(timed: Sequence[Experiment], settings: Settings, target: Target) -> list[str]:
-    """Says how kernels are counted that nobody forbade to count, where SME may run."""
+    """Says how kernels are counted where SME may run, unless the settings decide it."""
     with_sme = SME_ON if kind_of(target.platform).reports_sme_modes else {*SME_ON, "auto"}
     concerned = [
         experiment
@@ -267,7 +267,7 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
 
 
 def configured_program(config: Config) -> Program:
-    """Returns the program with its inputs, and those that are measured in turns with it."""
+    """Returns the program with its inputs, and the further programs interleaved with it."""
     further = {name: _find_program(program, config) for name, program in config.programs.items()}
     return replace(_find_program(config, config), further=further)
 
@@ -287,7 +287,7 @@ def configured_target(config: Config) -> Target:
 
 
 def planned_target(config: Config) -> Target:
-    """Returns what stands for the target while nothing is launched, on whatever machine."""
+    """Returns the target for planning only, on any machine."""
     kind = kind_of(config.target.kind)
     target = kind.make(_target_fields(config.target))
     # One class may serve several kinds, and says of itself which one this machine is.

@@ -194,7 +194,7 @@ def judge_lowering(
 
 
 def unknown(question: Question, reason: str, where: str = AT_EXPORT) -> Verdict:
-    """Returns the answer of nobody."""
+    """Returns a verdict without an answer."""
     return Verdict(question=question, answer="unknown", where=where, reason=reason)
 
 
@@ -261,7 +261,7 @@ def _shortfalls(parity: Parity, least_db: float, floors: Floors | None) -> Itera
 
 
 def _instead(description: str, measured: str, minimum: str) -> str:
-    """Says what was asked for; a figure that reads the same is told to be less."""
+    """Adds the required minimum; a figure that rounds to it is shown as just under it."""
     text = (
         description.replace(measured, f"just under {measured}")
         if measured == minimum
@@ -293,7 +293,7 @@ class TextQuality(Record):
     perplexity: float | None
     """e to the mean negative log-probability of each next token; None where that is not finite."""
     eager_perplexity: float | None = None
-    """Of the float32 model on the same ids; None, as all below, where nobody computed it."""
+    """Of the float32 model on the same ids; None, as all below, where not computed."""
     same_top1: float | None = None
     """Share of the places at which the most likely token is the float32 model's."""
     divergence_nats: float | None = None

@@ -124,7 +124,7 @@ class DelegateNode(Record):
     sme2_precisions: tuple[Name, ...] | None = None
     """Precisions in which the backend has an SME2 kernel for it; None for what never has one."""
     sme2_rewrites: tuple[Name, ...] = ()
-    """Rewrites that nobody asked for and that would give it weights which SME2 takes."""
+    """Rewrites that were not requested and would give it weights that SME2 takes."""
 
 
 class Delegate(Record):

@@ -241,7 +241,7 @@ def reserved(run: Path) -> Iterator[None]:
     """
     descriptor: int | None = None
     try:
-        # Whoever writes there later says what is wrong with the folder.
+        # A later write reports what is wrong with the folder.
         with suppress(OSError):
             run.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(run, os.O_RDONLY | os.O_CLOEXEC)

@@ -280,7 +280,7 @@ def match_works(
 
 @dataclass(frozen=True)
 class _OperatorLocation:
-    """Where an operator stands in every execution."""
+    """The position of an operator in every execution."""
 
     name: str
     delegate: int | None
@@ -467,7 +467,7 @@ class InstructionCounts(Record):
     """The file whose instructions were counted; those of no other were."""
     library_sha256: Name
     executions: Count
-    """Inferences that were held against one another."""
+    """Inferences that were compared with each other."""
     is_steady: bool
     """Whether every operator took the same in each of them."""
     operators: tuple[OperatorInstructions, ...]

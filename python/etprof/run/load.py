@@ -88,7 +88,7 @@ class LoadedLaunches:
 
     @property
     def svl_bits(self) -> int | None:
-        """Streaming vector length; None without SME, or where nobody says."""
+        """Streaming vector length in bits; None without SME, or where not recorded."""
         source = self.result or self.kernels
         return source.sme.svl_bits if source and source.sme else None
 
@@ -275,7 +275,7 @@ def _try_read(reader: Callable[[], Document | None], problems: list[str]) -> Doc
 
 
 def find_own_run(etdump: Path) -> Manifest | None:
-    """Returns the manifest of the run in which an ETDump stands; None where it stands in none."""
+    """Returns the manifest of the run that contains an ETDump; None outside of a run."""
     for folder in etdump.absolute().parents[:2]:
         content = _read(folder / MANIFEST)
         if content is not None:
@@ -284,7 +284,7 @@ def find_own_run(etdump: Path) -> Manifest | None:
 
 
 def _is_in_untimed_run(etdump: Path) -> bool:
-    """Whether the run in which the ETDump stands says that its times are no performance."""
+    """Whether the run that contains the ETDump has times that are not meaningful."""
     folders = etdump.absolute().parents[:2]  # the run's own, or an experiment's in it
     files = (folder / name for folder in folders for name in (MANIFEST, METRICS))
     documents = [read_json(path, way_out=_SAYS_TIMED) for path in files if path.is_file()]
@@ -454,7 +454,7 @@ class _RunReader:
         return _try_read(lambda: read_result(path), problems) if path.is_file() else None
 
     def _read_traces(self) -> Iterator[tuple[Path, _CountedTrace]]:
-        """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
+        """Reads the kernel traces of launches that succeeded; others are no evidence."""
         trace_paths = {files.file("_kernels.json"): name for name, files in self._files.items()}
         trace_paths |= {
             path.with_name(f"{path.stem}_kernels.json"): name
@@ -563,7 +563,7 @@ def _load_expected(
     folder, loaded = Path(model.path or "").parent, {}
     for index, expected in enumerate(tensors):
         path = (folder / (expected.path or "")).resolve()
-        # Whoever made the file chose the path: one that leads elsewhere is none of the export's.
+        # The path comes from an untrusted file: one outside the folder is not the export's.
         if not path.is_relative_to(folder.resolve()) or not path.is_file():
             continue
         tensor = load_tensor(path, expected.dtype, expected.shape)
@@ -595,6 +595,6 @@ def _load_reference(measured: Run) -> Run | None:
                 ):
                     return run
         except InputFileError:
-            # A damaged reference is none: nobody asked for it by name.
+            # A damaged reference is ignored: it was not requested by name.
             continue
     return None

@@ -98,7 +98,7 @@ class MeasuredProgram(Record):
 
     model: MeasuredModel
     inputs: tuple[FileIdentity, ...] | None = None
-    """None where nobody says."""
+    """None where not recorded."""
 
 
 class MeasuredFile(Record):
@@ -111,11 +111,11 @@ class MeasuredFile(Record):
 
 
 class GitState(Record):
-    """Where a working tree stands."""
+    """The commit and state of a working tree."""
 
     commit: Name
     branch: Name | None = None
-    """None on a detached HEAD of which nobody says what it was checked out for."""
+    """None on a detached HEAD whose branch is unknown."""
     dirty: bool | None = None
     """Whether tracked files differ from the commit."""
 
@@ -141,7 +141,7 @@ Cpus = Annotated[
 
 
 class Setup(Record):
-    """How an experiment's processes are launched, at whatever number of threads."""
+    """How an experiment's processes are launched, at any number of threads."""
 
     name: Name
     """Unique in its run."""
@@ -379,7 +379,7 @@ class Manifest(MeasuringSession):
     """None for what etprof measured itself."""
     files: Named[MeasuredFile] = Field(default_factory=dict)
     checksum: Name | None = None
-    """Of all that stands before it."""
+    """Of all content before it."""
 
     @model_validator(mode="before")
     @classmethod

@@ -47,7 +47,7 @@ class KernelCounts(Record):
 
 
 class Gain(Record):
-    """A program's speed-up over another, both measured in turns."""
+    """A program's speed-up over another, from interleaved launches of both."""
 
     method: Name
     sme: Name
@@ -257,7 +257,7 @@ class OptimizationStep(Record):
 
 
 class PairTiming(Record):
-    """Two programs that were measured in turns, by their rewrites."""
+    """Two programs with interleaved launches, by their rewrites."""
 
     candidate: tuple[Name, ...]
     other: tuple[Name, ...]

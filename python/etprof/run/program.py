@@ -175,7 +175,7 @@ class ExportManifest(Record):
     """The one that runs unless another is chosen."""
     methods: Named[MethodFiles] = Field(default_factory=dict)
     quality: TextQuality | None = None
-    """Of a language model; None where nobody read a text with it."""
+    """Of a language model; None where it was not evaluated on a text."""
 
     @property
     def asked_as(self) -> str:
@@ -190,7 +190,7 @@ class ExportManifest(Record):
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """What is wrong with the outputs, by method; empty when nothing is, or nobody knows."""
+        """What is wrong with the outputs, by method; empty where nothing is, or it is unknown."""
         of_methods = tuple(
             f"method {name!r}: {verdict.text}"
             for name, files in self.methods.items()
@@ -219,7 +219,7 @@ class Program:
     references: tuple[Path, ...] = ()
     method: str = "forward"
     further: Mapping[str, Program] = dataclasses.field(default_factory=dict)
-    """Further programs that are measured in turns with this one, by the experiments' names."""
+    """Further programs, with launches interleaved with this one's, by the experiments' names."""
 
     @property
     def every(self) -> dict[str, Program]:
@@ -229,7 +229,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedProgram:
-    """A program that was measured, and what its export says of it; None where nobody does."""
+    """A measured program and its export's records; None where there is none."""
 
     name: str = ""
     """What experiments call it; empty for the run's model."""
@@ -254,7 +254,7 @@ class LoadedProgram:
 
     @property
     def inputs(self) -> tuple[str | None, ...] | None:
-        """What it was given, by content; None where nobody says."""
+        """Hashes of its inputs; None where not recorded."""
         files = self.measured.inputs if self.measured else None
         return None if files is None else tuple(file.sha256 for file in files)
 
@@ -267,7 +267,7 @@ class LoadedProgram:
 
     @property
     def takes_nchw(self) -> bool | None:
-        """Whether an input is an image stored channel by channel; None where nobody says.
+        """Whether an input is an image in NCHW layout; None where not recorded.
 
         Of one channel, or one place, both layouts are the same bytes.
         """
@@ -286,19 +286,19 @@ class LoadedProgram:
 
     @property
     def quality(self) -> TextQuality | None:
-        """What it makes of a text; None where nobody says that of this very program."""
+        """Its text quality; None where the record is missing or of another program."""
         quality = self.exported.quality if self.exported else None
         content = self.model.content if self.model else None
         return quality if quality is not None and quality.program == content else None
 
     def computes_the_same(self, other: LoadedProgram) -> bool:
-        """Whether both compute the same of the same, as far as anybody says."""
+        """Whether both are the same program with the same inputs, as far as recorded."""
         if self.name == other.name:
             return True
         return self._identity is not None and self._identity == other._identity
 
     def has_same_inputs(self, other: LoadedProgram) -> bool:
-        """Whether both got the same inputs, which precisions may store in types of their own."""
+        """Whether both got the same inputs; each precision may store them in its own dtype."""
         has_same_files = self.inputs is not None and self.inputs == other.inputs
         return has_same_files or (self._examples is not None and self._examples == other._examples)
 

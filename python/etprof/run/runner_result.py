@@ -82,7 +82,7 @@ class Cpu(Record):
 
 
 class LoadTime(Record):
-    """Load time, in two steps where whoever measured told them apart."""
+    """Load time, in two steps where both were measured."""
 
     program_ns: Count | None = None
     method_ns: Count | None = None
@@ -91,7 +91,7 @@ class LoadTime(Record):
 
     @property
     def total_ns(self) -> int | None:
-        """Of both steps; None where nobody says."""
+        """Of both steps; None where not recorded."""
         if self.program_ns is None or self.method_ns is None:
             return self.together_ns
         return self.program_ns + self.method_ns
@@ -152,7 +152,7 @@ class SmeState(Record):
     shown_features: tuple[Name, ...] | None = None
     """Those of the CPU's that the delegate could see."""
     svl_bits: Annotated[int, Field(gt=0, le=2048)] | None = None
-    """Streaming vector length; None where the CPU has no SME, or nobody says."""
+    """Streaming vector length; None where the CPU has no SME, or it is not recorded."""
 
     @model_validator(mode="after")
     def _check_visible_features(self) -> Self:

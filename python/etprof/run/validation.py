@@ -278,7 +278,7 @@ def _check_what_is_missing(
 
 
 def check_events(name: str, dump: ETDump | LongETDump) -> ValidationFinding:
-    """Looks for events that cannot be so; once more where the end tells of other clocks."""
+    """Looks for implausible events; again where the end of the file shows another clock."""
     clocks = Clocks()
     damage, signs = _find_damage(dump, clocks)
     while signs.clocks != clocks:

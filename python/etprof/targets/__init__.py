@@ -29,7 +29,7 @@ class Target(Protocol):
         """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""
 
     def can_count(self) -> bool:
-        """Whether a runner that counts microkernel calls is at hand."""
+        """Whether a runner that counts microkernel calls is available."""
 
     def default_threads(self) -> int:
         """Threads to use when the user does not say."""

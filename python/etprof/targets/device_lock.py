@@ -54,7 +54,7 @@ class MeasuredDevice:
     """What one process at a time may measure on."""
 
     key: str
-    """The same for whoever means the same device, by what it is and not by what it is called."""
+    """Equal for the same device, by its identity and not by its name."""
     name: str
     """For people."""
 

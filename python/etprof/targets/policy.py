@@ -1,4 +1,4 @@
-"""What a kind of target can prove: whoever plans, reports or keeps a run asks it."""
+"""What a kind of target can prove, for planning, reports and the history."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class TargetKind:
     is_this_host: bool = True
     """Whether it computes on the CPU of the host that etprof runs on."""
     counting_hint: str
-    """How calls of microkernels are counted, where no runner at hand does."""
+    """How to get microkernel calls counted, where no available runner does."""
     runner_hint: str = "leave it out: the target has its own"
     """What helps where a runner that was named is not there."""
     reports_sme_modes: bool = True
@@ -197,7 +197,7 @@ def identify_device(platform: str, target: Facts, cpu: Cpu | None) -> tuple[str,
 
 
 def make_target(name: str, fields: Mapping[str, object], where: str) -> Target:
-    """Returns a target; raises UsageError when this machine cannot be it: `where` it was named."""
+    """Returns a target; raises UsageError, naming `where`, when this machine cannot be it."""
     kind = kind_of(name)
     target = kind.make(fields)
     if target.platform != kind.name:

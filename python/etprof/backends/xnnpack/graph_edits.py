@@ -110,7 +110,7 @@ def _become_reshape(graph: XNNGraph, node: Any, source: int) -> None:  # noqa: A
 
 
 def _take_unread(graph: XNNGraph) -> None:
-    """Takes out transposes and reshapes that nobody reads any more, the last ones first."""
+    """Removes transposes and reshapes without readers, the last ones first."""
     for node in reversed(graph.xnodes[:]):
         move = node.xnode_union
         if not isinstance(move, _MOVES):

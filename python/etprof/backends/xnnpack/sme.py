@@ -143,7 +143,7 @@ _OF_THIS_VERSION: Final = frozenset(
 )
 """Codes of reasons that another version may mend."""
 _Reasons = tuple[tuple[str, str, str, "Callable[[OperatorFacts], bool]"], ...]
-"""Code, text, source, and which operators it is of; the first that applies is told."""
+"""Code, text, source and condition of a reason; the first that applies is reported."""
 _WHATEVER_ITS_TYPES: Final[_Reasons] = (
     (
         "kind",
@@ -257,7 +257,7 @@ def _sme_levels(facts: OperatorFacts) -> frozenset[str]:
 
 
 def _are_types_known(name: OperatorName) -> bool:
-    """Whether the table tells of the types; packed ones that it does not list it knows not."""
+    """Whether the kernel table covers the types; it is unknown for packed types that it does not list."""
     types = set(name.data_types)
     is_listed = find_packed_type(name.data_types) is not None or not types & _PACKED
     return name.is_known and bool(types) and types <= _PACKED | _UNPACKED and is_listed
@@ -397,7 +397,7 @@ def _is_depthwise(node: XnnpackNode) -> bool:
 
 
 def _becomes_matrix_product(node: XnnpackNode) -> bool:
-    """Tells whether XNNPACK defines the convolution as a fully connected operator.
+    """Returns whether XNNPACK defines the convolution as a fully connected operator.
 
     Source: src/subgraph/convolution-2d.c, xnn_define_convolution_2d.
     """

@@ -28,7 +28,7 @@ _BUILD: Final = "`cmake --workflow --preset android-sme2` builds one"
 
 
 def walk(serial: str | None, address: str | None, runner: Path | None) -> list[ReadinessCheck]:
-    """Looks at every step up to a phone that can be measured; no step stops the others."""
+    """Checks every step up to a phone that can be measured; a failed one does not stop the others."""
     checks = [_check_runner(runner), _check_adb()]
     if checks[-1].status != "ok":
         return [*checks, _skipped("adb first")]
@@ -109,7 +109,7 @@ def _check_device(
 
 
 def _check_sme2(adb: Adb, runner: Path | None) -> ReadinessCheck:
-    """The runner knows; without one, what the kernel tells of the CPU."""
+    """Asks the runner; without one, reads the kernel's list of CPU features."""
     way_out = "on and off can be measured on a phone with SME2 alone; docs/android.md"
     if runner is None:
         features = adb.shell("grep -m 1 Features /proc/cpuinfo").stdout.split()

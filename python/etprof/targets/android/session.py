@@ -206,7 +206,7 @@ def read_log(adb: Adb, process_id: str, started_at: str) -> list[str]:
 
 
 def _host_mark() -> str:
-    """Tells the sessions of this computer from those of others, without naming it."""
+    """Identifies the sessions of this computer without naming it."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 

@@ -104,7 +104,7 @@ class _SetupStep:
     find: Callable[[Cache], Path | None]
     bring: Callable[[Cache, Path], str]
     is_current: Callable[[Cache], bool] = lambda _: True
-    """Whether what is there needs not be brought again; asked by the setup only."""
+    """Whether the installed part is up to date; used by the setup only."""
 
 
 def _build_step(name: str, preset: str) -> _SetupStep:
@@ -132,7 +132,7 @@ STEPS = (
 
 
 def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
-    """Brings every part that is not there; returns one line about each.
+    """Installs every missing part; returns one line about each.
 
     Whatever is complete stays, so a setup that was interrupted goes on where it stopped.
     """

@@ -175,7 +175,7 @@ class Log:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What qemu is told, to log the instructions of the library's code alone."""
+        """Qemu's flags that log the instructions of the library's code alone."""
         begin = self.base + self.functions.begin
         address_range = f"{begin:#x}+{self.functions.size:#x}"
         return ("-one-insn-per-tb", "-d", "exec,nochain", "-dfilter", address_range)
