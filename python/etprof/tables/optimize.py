@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_value
-from etprof.run.optimization import smallest_gain, pareto_front
+from etprof.run.optimization import pareto_front, smallest_gain
 from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
 if TYPE_CHECKING:
