@@ -97,9 +97,9 @@ class ClockSigns(NamedTuple):
     outside: int = 0
     """Of these, outside their call."""
 
-    def plus(self, other: ClockSigns) -> ClockSigns:
+    def plus(self, piece_signs: ClockSigns) -> ClockSigns:
         """Adds up those of two pieces."""
-        return ClockSigns(*map(sum, zip(self, other, strict=True)))
+        return ClockSigns(*map(sum, zip(self, piece_signs, strict=True)))
 
     @property
     def clocks(self) -> Clocks:
@@ -147,8 +147,8 @@ class Events:
         Returns:
             One value an event, bool, shape (events,).
         """
-        known = np.append(possible, np.True_)  # the last is for row -1
-        usable: NDArray[np.bool_] = known[self.execution] & ~self.impossible
+        is_possible = np.append(possible, np.True_)  # the last is for row -1
+        usable: NDArray[np.bool_] = is_possible[self.execution] & ~self.impossible
         usable &= self.roles != Role.FOREIGN
         return usable
 
@@ -409,7 +409,9 @@ def _in_ns(times: _Times, ns_per_tick: float) -> _Times:
     """
     if ns_per_tick == 1.0:
         return times
-    start, end = (np.rint(each * ns_per_tick).astype(np.int64) for each in (times.start, times.end))
+    start, end = (
+        np.rint(ticks * ns_per_tick).astype(np.int64) for ticks in (times.start, times.end)
+    )
     return replace(times, start=start, end=end)
 
 
@@ -484,10 +486,10 @@ def _check_order(
     calls = (roles == Role.DELEGATE_CALL) | (roles == Role.OPERATOR_CALL)
     for rows in (np.flatnonzero(calls), np.flatnonzero(roles == Role.KERNEL)):
         sound = rows[~impossible[rows]]  # what is impossible by itself tells nothing of others
-        one, other = sound[:-1], sound[1:]
-        overlap = (times.start[other] < times.end[one]) & (parent[one] == parent[other])
-        impossible[one[overlap]] = True
-        impossible[other[overlap]] = True
+        earlier, later = sound[:-1], sound[1:]
+        overlap = (times.start[later] < times.end[earlier]) & (parent[earlier] == parent[later])
+        impossible[earlier[overlap]] = True
+        impossible[later[overlap]] = True
     if clocks.is_narrow:  # any order of two executions can come of a wrap between them
         return None, False
     rows = np.flatnonzero((roles == Role.EXECUTE) | (roles == Role.LOAD))

@@ -219,18 +219,18 @@ class _Names:
     """The names of the pieces so far: each piece brings those that none before it had."""
 
     texts: list[str] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
+    displayed: list[str] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
 
     def add(self, texts: Sequence[str]) -> None:
         """Cleans the new names alone, unless one of them looks like another."""
         self.texts += texts
         cleaned = [clean(text) for text in texts]
-        self.shown += cleaned
+        self.displayed += cleaned
         self._taken.update(cleaned)
-        if len(self._taken) < len(self.shown):
-            self.shown = list(clean_all(self.texts))
-            self._taken = set(self.shown)
+        if len(self._taken) < len(self.displayed):
+            self.displayed = list(clean_all(self.texts))
+            self._taken = set(self.displayed)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -268,7 +268,7 @@ class LongETDump:
                 table = reader.read(_PIECE_EVENTS, EXECUTE)
                 is_last = reader.at_end
                 names.add(table.names())
-                piece = _from_table(table, self.data, names.texts, names.shown)
+                piece = _from_table(table, self.data, names.texts, names.displayed)
                 yield replace(piece, ns_per_tick=self.ns_per_tick)
                 if hasattr(self.data, "madvise"):  # else read pages of the file stay in memory
                     self.data.madvise(mmap.MADV_DONTNEED)
@@ -295,10 +295,10 @@ def changed_while_read(name: str) -> str:
 
 def _state(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise InputFileError(changed_while_read(str(path))) from error
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def load_etdump(source: Path | str | bytes | BinaryIO) -> ETDump:

@@ -46,12 +46,12 @@ class _ArchiveFile(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Returns up to `size` bytes; raises BadZipFile for more than a directory may have."""
-        wanted = -1 if size is None else size
-        if wanted > MAX_DIRECTORY_BYTES:
-            msg = f"its directory has {wanted} bytes, more than {MAX_DIRECTORY_BYTES}"
+        requested = -1 if size is None else size
+        if requested > MAX_DIRECTORY_BYTES:
+            msg = f"its directory has {requested} bytes, more than {MAX_DIRECTORY_BYTES}"
             raise zipfile.BadZipFile(msg)
-        found = super().read(MAX_DIRECTORY_BYTES if wanted < 0 else wanted)
-        return found or b""
+        chunk = super().read(MAX_DIRECTORY_BYTES if requested < 0 else requested)
+        return chunk or b""
 
 
 class Parts:

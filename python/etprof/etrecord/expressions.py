@@ -53,14 +53,14 @@ def check_expression(text: str) -> None:
 
 def _split(text: str) -> list[tuple[str, str]]:
     """Returns the kind and text of each token."""
-    tokens, place = [], 0
+    tokens, position = [], 0
     stripped = text.rstrip(" \t\n\r\f\v")  # as the ASCII pattern: no other white space
-    while place < len(stripped):
-        found = _TOKEN.match(stripped, place)
-        if found is None:
-            raise NotAnExpressionError(f"{stripped[place : place + 20]!r} is no arithmetic")
-        tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-        place = found.end()
+    while position < len(stripped):
+        token = _TOKEN.match(stripped, position)
+        if token is None:
+            raise NotAnExpressionError(f"{stripped[position : position + 20]!r} is no arithmetic")
+        tokens.append((str(token.lastgroup), token[str(token.lastgroup)]))
+        position = token.end()
     return tokens
 
 
@@ -68,7 +68,7 @@ class _ExpressionParser:
     """Recursive descent; each method returns how many digits its part may come to."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
-        self._tokens, self._place = tokens, 0
+        self._tokens, self._position = tokens, 0
 
     def expect_end(self) -> None:
         if self._peek() != _END:
@@ -81,9 +81,13 @@ class _ExpressionParser:
         digits = self.expression(depth, level + 1)
         while self._peek()[1] in _LEVELS[level]:
             self._take()
-            other = self.expression(depth, level + 1)
+            right_digits = self.expression(depth, level + 1)
             # Comparisons make no number, a sum may carry once, a product has the digits of both.
-            digits = _bounded((max(digits, other), max(digits, other) + 1, digits + other)[level])
+            digits = _bounded(
+                (max(digits, right_digits), max(digits, right_digits) + 1, digits + right_digits)[
+                    level
+                ]
+            )
         return digits
 
     def _power(self, depth: int) -> int:
@@ -145,22 +149,22 @@ class _ExpressionParser:
             self._take()
 
     def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._place] if self._place < len(self._tokens) else _END
+        return self._tokens[self._position] if self._position < len(self._tokens) else _END
 
     def _take(self) -> tuple[str, str]:
         token = self._peek()
         if token == _END:
             self._refuse("")
-        self._place += 1
+        self._position += 1
         return token
 
     def _take_sign(self, sign: str) -> None:
         if self._peek()[1] != sign:
             self._refuse(self._peek()[1])
-        self._place += 1
+        self._position += 1
 
-    def _refuse(self, found: str) -> None:
-        msg = f"{found[:20]!r} stands where it cannot" if found else "it ends too early"
+    def _refuse(self, text: str) -> None:
+        msg = f"{text[:20]!r} stands where it cannot" if text else "it ends too early"
         raise NotAnExpressionError(msg)
 
 

@@ -120,24 +120,24 @@ def check_expressions(document: object) -> None:
     """
     waiting = [document]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, list):
-            waiting.extend(found)
-        elif isinstance(found, dict):
-            waiting.extend(found.values())
-            if "expr_str" in found:
-                _check(found["expr_str"])
+        json_value = waiting.pop()
+        if isinstance(json_value, list):
+            waiting.extend(json_value)
+        elif isinstance(json_value, dict):
+            waiting.extend(json_value.values())
+            if "expr_str" in json_value:
+                _check(json_value["expr_str"])
 
 
 def _check(expression: object) -> None:
     try:
         check_expression(expression if isinstance(expression, str) else "")
     except NotAnExpressionError as error:
-        shown = repr(
+        shortened = repr(
             expression if len(str(expression)) <= _MAX_SHOWN else f"{str(expression)[:60]}…"
         )
         raise GraphError(
-            f"the expression {shown} is refused ({error}); it would be run as Python by "
+            f"the expression {shortened} is refused ({error}); it would be run as Python by "
             "ExecuTorch's own reader"
         ) from None
 
@@ -156,7 +156,7 @@ def read_graph(document: object) -> Graph:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
-    where = ".".join(str(part)[:_MAX_SHOWN] for part in first["loc"]) or "document"
+    where = ".".join(str(key)[:_MAX_SHOWN] for key in first["loc"]) or "document"
     return f"{where}: {first['msg']}"
 
 
@@ -165,13 +165,13 @@ class _Builder:
 
     def __init__(self, described: _GraphRecord) -> None:
         self._described = described
-        self._known: dict[str, GraphNode] = {}
+        self._nodes_by_name: dict[str, GraphNode] = {}
         self._graph = Graph()
 
     def build(self) -> Graph:
         """Returns the graph."""
-        for given in self._described.inputs:
-            for name in _names(given):
+        for graph_input in self._described.inputs:
+            for name in _names(graph_input):
                 self._add(GraphNode(name, "placeholder", name), name)
         for node in self._described.nodes:
             self._add_call(node)
@@ -183,9 +183,9 @@ class _Builder:
         meta = _read_metadata(described.metadata)
         target = _NAMESPACES.sub("", described.target, count=1)
         call = GraphNode(described.name, "call_function", target, meta=meta)
-        sources = [self._find_sources(call, given.arg) for given in described.inputs]
-        for given, named in zip(described.inputs, sources, strict=True):
-            call.args.append(named[0] if len(named) == 1 else _only(given.arg))
+        sources = [self._find_sources(call, argument.arg) for argument in described.inputs]
+        for argument, named in zip(described.inputs, sources, strict=True):
+            call.args.append(named[0] if len(named) == 1 else _only(argument.arg))
         _connect(call, itertools.chain.from_iterable(sources))
         outputs = [name for output in described.outputs for name in _names(output)]
         if len(described.outputs) == 1 and not isinstance(_only(described.outputs[0]), list):
@@ -204,21 +204,21 @@ class _Builder:
                 f"{name[:_MAX_SHOWN]!r} is no node's name; it would be run as Python by "
                 "ExecuTorch's own reader"
             )
-        if name in self._known:
+        if name in self._nodes_by_name:
             raise GraphError(f"two nodes are called {name}")
         node.name = name
         node.meta["val"] = _make_value(self._described.tensor_values.get(name))
-        self._known[name] = node
+        self._nodes_by_name[name] = node
         self._graph.nodes.append(node)
 
     def _find_sources(self, call: GraphNode, argument: dict[str, Any]) -> list[GraphNode]:
         """Returns the nodes that an argument names."""
         names = [*_names(argument)]
-        unknown = [name for name in names if name not in self._known]
+        unknown = [name for name in names if name not in self._nodes_by_name]
         if unknown:
             reader = call.name[:_MAX_SHOWN]
             raise GraphError(f"{reader} reads {unknown[0][:_MAX_SHOWN]!r}, which is not before it")
-        return [self._known[name] for name in names]
+        return [self._nodes_by_name[name] for name in names]
 
 
 def _connect(node: GraphNode, sources: Iterable[GraphNode]) -> None:
@@ -239,17 +239,17 @@ def _names(union: dict[str, Any]) -> Iterator[str]:
     if kind in {"as_tensor", "as_sym_int", "as_sym_bool", "as_sym_float", "as_custom_obj"}:
         yield from _name(value)
     elif kind in {"as_tensors", "as_sym_ints", "as_sym_bools", "as_sym_floats"}:
-        for each in _listed(value):
-            yield from _name(each)
+        for element in _listed(value):
+            yield from _name(element)
     elif kind == "as_optional_tensors":
-        for each in _listed(value):
-            yield from _names(each if isinstance(each, dict) else {})
+        for element in _listed(value):
+            yield from _names(element if isinstance(element, dict) else {})
 
 
 def _name(value: object) -> Iterator[str]:
     """Yields a value's name; a number among symbols has none."""
-    found = value if isinstance(value, dict) else {}
-    name = found.get("name", found.get("as_name"))
+    fields = value if isinstance(value, dict) else {}
+    name = fields.get("name", fields.get("as_name"))
     if isinstance(name, str):
         yield name
 
@@ -263,25 +263,27 @@ def _make_value(described: _Value | None) -> torch.Tensor | None:
     if described is None:
         return None
     sizes = [_size(size) for size in described.sizes]
-    known = [size for size in sizes if size is not None]
-    elements = math.prod(max(1, size) for size in known[:_MAX_RANK])
-    if len(sizes) > _MAX_RANK or any(size < 0 for size in known) or elements > _MAX_ELEMENTS:
-        raise GraphError(f"a tensor of {known[:8]} is none")
+    static_sizes = [size for size in sizes if size is not None]
+    elements = math.prod(max(1, size) for size in static_sizes[:_MAX_RANK])
+    if len(sizes) > _MAX_RANK or any(size < 0 for size in static_sizes) or elements > _MAX_ELEMENTS:
+        raise GraphError(f"a tensor of {static_sizes[:8]} is none")
     if described.dtype not in upstream.SERIALIZED_DTYPES:
         raise GraphError(f"element type {described.dtype} is unknown")
-    if len(known) < len(sizes):
+    if len(static_sizes) < len(sizes):
         return None
-    return torch.empty(known, dtype=upstream.SERIALIZED_DTYPES[described.dtype], device="meta")
+    return torch.empty(
+        static_sizes, dtype=upstream.SERIALIZED_DTYPES[described.dtype], device="meta"
+    )
 
 
 def _size(size: dict[str, Any]) -> int | None:
     """Returns a size for the example inputs: its own, or the hint beside its expression."""
-    found = size.get("as_int")
-    if found is None:
+    number = size.get("as_int")
+    if number is None:
         expression = size.get("as_expr")
         hint = expression.get("hint") if isinstance(expression, dict) else None
-        found = hint.get("as_int") if isinstance(hint, dict) else None
-    return found if type(found) is int else None  # JSON's true is an int to Python
+        number = hint.get("as_int") if isinstance(hint, dict) else None
+    return number if type(number) is int else None  # JSON's true is an int to Python
 
 
 def _read_metadata(metadata: dict[str, str]) -> dict[str, Any]:
@@ -297,17 +299,17 @@ def _read_metadata(metadata: dict[str, str]) -> dict[str, Any]:
 
 def _read_modules(text: str) -> dict[str, tuple[str, str]]:
     """Returns path and type by key; entries are `key,path,type`, joined by `;`."""
-    entries = [_split_entry(entry) for entry in text.split(";")]
-    return {entry[0]: (entry[1], entry[2]) for entry in entries if len(entry) == 3}
+    entries = [_split_fields(module_text) for module_text in text.split(";")]
+    return {fields[0]: (fields[1], fields[2]) for fields in entries if len(fields) == 3}
 
 
-def _split_entry(entry: str) -> list[str]:
+def _split_fields(module_text: str) -> list[str]:
     """Splits at the commas outside brackets: a key may be `getattr(L['self'].layers, '0')`."""
-    parts, depth = [""], 0
-    for sign in entry:
-        depth += (sign in "[(") - (sign in "])")
-        if sign == "," and depth == 0:
-            parts.append("")
+    fields, depth = [""], 0
+    for character in module_text:
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            fields.append("")
         else:
-            parts[-1] += sign
-    return [part.strip() for part in parts]
+            fields[-1] += character
+    return [text.strip() for text in fields]

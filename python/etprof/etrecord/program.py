@@ -69,8 +69,8 @@ def describe_program(
         record = read_etrecord(etrecord)
         content = content or decode_program(pte)
         methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
-        beside = pte.with_suffix(".ptd")
-        external = beside if beside.is_file() else None
+        ptd = pte.with_suffix(".ptd")
+        external = ptd if ptd.is_file() else None
         size = _read(pte, lambda: memory_plan.measure_program(pte, content, external))
     return DelegationReport(
         model=pte.stem,
@@ -113,13 +113,19 @@ def _describe_recorded(
 
     nodes, operators = _by_handle(graph), list[GraphOperator]()
     numbers = {call: number for number, call in enumerate(sorted(calls.keys() & handles.keys()))}
-    for instruction, given in sorted(handles.items()):
-        found = [node for node in (_take(nodes, handle) for handle in given) if node is not None]
+    for instruction, instruction_handles in sorted(handles.items()):
+        graph_nodes = [
+            node
+            for node in (_take(nodes, handle) for handle in instruction_handles)
+            if node is not None
+        ]
         number = numbers.get(instruction)
         reason = NOT_RECORDED if number is None else None
-        described = [describe_node(node, number, reason) for node in found]
+        described = [describe_node(node, number, reason) for node in graph_nodes]
         if number is None:
-            described = [each.model_copy(update={"instruction": instruction}) for each in described]
+            described = [
+                operator.model_copy(update={"instruction": instruction}) for operator in described
+            ]
         operators += described
     delegates = tuple(
         Delegate(name=f"lowered_module_{number}", backend=calls[call], instruction=call)
@@ -152,11 +158,11 @@ def read_etrecord(path: Path) -> EtRecord:
     from etprof.etrecord.graph import GraphError, check_expressions, read_graph, read_handles
 
     graphs, name = {}, archive.HANDLE_MAP
-    with archive.open_parts(path) as parts:
+    with archive.open_parts(path) as record_parts:
         try:
-            handles = read_handles(parts.read_json(name))
-            for name in parts.graph_names():
-                document = parts.read_json(name)
+            handles = read_handles(record_parts.read_json(name))
+            for name in record_parts.graph_names():
+                document = record_parts.read_json(name)
                 check_expressions(document)
                 if name.startswith(_EDGE_PROGRAM):
                     graphs[_method_of(name)] = read_graph(document)
@@ -165,9 +171,9 @@ def read_etrecord(path: Path) -> EtRecord:
     return EtRecord(graphs, handles)
 
 
-def _method_of(part: str) -> str:
+def _method_of(part_name: str) -> str:
     """Returns a part's method; the part of an older ExecuTorch has the program's only one."""
-    return part.removeprefix(_EDGE_PROGRAM).removeprefix("/") or "forward"
+    return part_name.removeprefix(_EDGE_PROGRAM).removeprefix("/") or "forward"
 
 
 def _describe_methods(
@@ -205,8 +211,8 @@ def _check_belongs(
     if handles and max(handles) >= instructions:
         problem = f"it has {max(handles) + 1} instructions or more, the program {instructions}"
     for delegate in report.delegates:
-        own = {node.debug_handle for node in delegate.nodes} - {None, _NO_HANDLE}
-        if own - {*handles.get(delegate.instruction or 0, ())}:
+        delegate_handles = {node.debug_handle for node in delegate.nodes} - {None, _NO_HANDLE}
+        if delegate_handles - {*handles.get(delegate.instruction or 0, ())}:
             problem = f"{delegate.name} of the program computes operators that it does not have"
     if problem is not None:
         raise InputFileError(
@@ -215,9 +221,9 @@ def _check_belongs(
         )
 
 
-def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types
+def _read(path: Path, decode: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types
     try:
-        return read()
+        return decode()
     except InputFileError:
         raise
     # ExecuTorch's readers raise whatever a damaged file leads them to.
@@ -247,22 +253,24 @@ def _match(content: Any, plan: Any, record: EtRecord) -> LoweredMethod:  # noqa:
     handles = record.handles[plan.name]
     method = LoweredMethod([], [])
     for instruction, arguments in enumerate(
-        each.instr_args for each in plan.chains[0].instructions
+        step.instr_args for step in plan.chains[0].instructions
     ):
-        found = [_take(nodes, handle) for handle in handles.get(instruction, [])]
-        known = [node for node in found if node is not None]
+        handle_nodes = [_take(nodes, handle) for handle in handles.get(instruction, [])]
+        graph_nodes = [node for node in handle_nodes if node is not None]
         if not hasattr(arguments, "delegate_index"):
             kernel = _kernel_name(plan, arguments)
-            described = [describe_node(node, None, NOT_RECORDED) for node in known]
-            method.operators += [_as_kernel(each, kernel, instruction) for each in described]
+            described = [describe_node(node, None, NOT_RECORDED) for node in graph_nodes]
+            method.operators += [
+                _as_kernel(operator, kernel, instruction) for operator in described
+            ]
             continue
         number = len(method.delegates)
         delegate = plan.delegates[arguments.delegate_index]
         blob = bytes(content.program.backend_delegate_data[delegate.processed.index].data)
-        inside = [describe_node(node, number, None) for node in known]
+        inside = [describe_node(node, number, None) for node in graph_nodes]
         name = f"lowered_module_{number}"
         method.delegates.append(
-            LoweredDelegate(name, delegate.id, blob, known, inside, instruction)
+            LoweredDelegate(name, delegate.id, blob, graph_nodes, inside, instruction)
         )
         method.operators += inside
     return method

@@ -79,11 +79,11 @@ def _draw(name: str, report: MethodReport, experiments: Sequence[ExperimentInsig
         operator.name: operator.origin.module_path.replace(".", "/")
         for operator in report.operators
     }
-    delegates = {each.name: delegate_of(report, each) for each in report.operators}
+    delegates = {operator.name: delegate_of(report, operator) for operator in report.operators}
     sums: dict[str, dict[str, str]] = {}
     for insight in experiments:
-        for place, told in delegate_times(insight, report).items():
-            sums.setdefault(place, {})[f"{insight.experiment.name}: operators"] = told
+        for delegate, duration in delegate_times(insight, report).items():
+            sums.setdefault(delegate, {})[f"{insight.experiment.name}: operators"] = duration
     return graph_builder.GraphCollection(
         label=name,
         graphs=[
@@ -98,33 +98,39 @@ def _draw(name: str, report: MethodReport, experiments: Sequence[ExperimentInsig
 
 
 def _nodes(
-    report: MethodReport, experiments: Sequence[ExperimentInsight], places: Mapping[str, str]
+    report: MethodReport, experiments: Sequence[ExperimentInsight], namespaces: Mapping[str, str]
 ) -> list[Any]:
     """Returns the operators, and what they read that none of them made."""
     measured = [(insight, details_by_node(insight)) for insight in experiments]
-    nodes, others = [], dict[str, str]()
+    nodes, external_inputs = [], dict[str, str]()
     for operator in report.operators:
-        place = places[operator.name]
+        namespace = namespaces[operator.name]
         facts = dict(facts_of(report, operator))
-        for insight, known in measured:
-            for detail in known.get(operator.name, ()):
+        for insight, details_of in measured:
+            for detail in details_of.get(operator.name, ()):
                 label = f"{insight.experiment.name}: {detail.row.label}"
                 facts[label] = measured_fact(detail)
-        others |= {name: place for name in operator.inputs if name not in {**places, **others}}
-        nodes.append(_node(operator, place, facts))
+        external_inputs |= {
+            name: namespace
+            for name in operator.inputs
+            if name not in {**namespaces, **external_inputs}
+        }
+        nodes.append(_node(operator, namespace, facts))
     values = [
-        graph_builder.GraphNode(id=name, label=name, namespace=place if place != OUTSIDE else "")
-        for name, place in others.items()
+        graph_builder.GraphNode(
+            id=name, label=name, namespace=namespace if namespace != OUTSIDE else ""
+        )
+        for name, namespace in external_inputs.items()
     ]
     return [*values, *nodes]
 
 
-def _node(operator: GraphOperator, place: str, facts: Mapping[str, str]) -> Any:  # noqa: ANN401
+def _node(operator: GraphOperator, namespace: str, facts: Mapping[str, str]) -> Any:  # noqa: ANN401
     shape = [] if operator.shape is None else ["×".join(map(str, operator.shape))]
     return graph_builder.GraphNode(
         id=operator.name,
         label=operator.operator.split(".")[0],
-        namespace=place,
+        namespace=namespace,
         attrs=[graph_builder.KeyValue(key=key, value=value) for key, value in facts.items()],
         incomingEdges=[
             graph_builder.IncomingEdge(sourceNodeId=name, targetNodeInputId=str(number))
@@ -132,9 +138,9 @@ def _node(operator: GraphOperator, place: str, facts: Mapping[str, str]) -> Any:
         ],
         outputsMetadata=[
             graph_builder.MetadataItem(
-                id="0", attrs=[graph_builder.KeyValue(key="tensor_shape", value=each)]
+                id="0", attrs=[graph_builder.KeyValue(key="tensor_shape", value=shape_text)]
             )
-            for each in shape
+            for shape_text in shape
         ],
     )
 
@@ -172,22 +178,24 @@ class RunProvider(NodeDataProvider):  # type: ignore[misc]
     ) -> Any:  # noqa: ANN401
         """Returns the quantities of the run, or what is wrong with it."""
         del provider_id, graph_id, graph
-        asked = str(config_values.get(_RUN) or "").strip()
+        run_path = str(config_values.get(_RUN) or "").strip()
         try:
-            assessment, _ = read_run(find_run(expand_home(asked or model_path)))
+            assessment, _ = read_run(find_run(expand_home(run_path or model_path)))
         except EtprofError as error:
             return NodeDataProviderResult(error=clean(str(error)))
         return NodeDataProviderResult(result=_quantities(assessment))
 
 
 def _quantities(assessment: Assessment) -> list[Any]:
-    found = [
+    quantities = [
         node_data_builder.GraphNodeData(
             name=name,
-            results=_results({key: each["value"] for key, each in told["results"].items()}),
-            gradient=[node_data_builder.GradientItem(**stop) for stop in told["gradient"]],
+            results=_results(
+                {key: node_result["value"] for key, node_result in quantity["results"].items()}
+            ),
+            gradient=[node_data_builder.GradientItem(**stop) for stop in quantity["gradient"]],
         )
-        for name, told in node_data(assessment).items()
+        for name, quantity in node_data(assessment).items()
     ]
     for insight in assessment.insight.experiments:
         routes = sme_routes(insight)
@@ -195,8 +203,8 @@ def _quantities(assessment: Assessment) -> list[Any]:
         data = node_data_builder.GraphNodeData(
             name=name, results=_results(routes, COLOURS), showExpandedSummaryOnGroupNode=True
         )
-        found += [data] if routes else []
-    return found
+        quantities += [data] if routes else []
+    return quantities
 
 
 def _results(

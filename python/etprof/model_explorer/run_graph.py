@@ -30,11 +30,11 @@ COLOURS: Final = {
 
 def read_methods(program: Path) -> Mapping[str, MethodReport]:
     """Returns the report of each method of a `.pte`; raises InputFileError where none is beside."""
-    beside = program.with_name(f"{program.name}.delegation.json")
-    if not beside.is_file():
-        msg = f"{beside} does not exist, and says what is in the program; `etprof export` writes it"
+    report_path = program.with_name(f"{program.name}.delegation.json")
+    if not report_path.is_file():
+        msg = f"{report_path} does not exist, and says what is in the program; `etprof export` writes it"
         raise InputFileError(msg)
-    return read_delegation(beside).methods
+    return read_delegation(report_path).methods
 
 
 def find_run(path: Path) -> Path:
@@ -58,11 +58,11 @@ def read_run(folder: Path) -> tuple[Assessment, MethodReport]:
 
 def details_by_node(insight: ExperimentInsight) -> dict[str, list[OperatorDetail]]:
     """Returns what ran for each node of the graph; what was fused is at each of its nodes."""
-    found: dict[str, list[OperatorDetail]] = {}
+    details_of: dict[str, list[OperatorDetail]] = {}
     for detail in insight.details:
         for name in detail.attribution.graph_operators if detail.attribution else ():
-            found.setdefault(name, []).append(detail)
-    return found
+            details_of.setdefault(name, []).append(detail)
+    return details_of
 
 
 def delegate_of(report: MethodReport, operator: GraphOperator) -> str:
@@ -70,8 +70,8 @@ def delegate_of(report: MethodReport, operator: GraphOperator) -> str:
     number = operator.delegate
     if number is None:
         return OUTSIDE
-    known = number < len(report.delegates)
-    return f"delegate {number}" + (f" ({report.delegates[number].backend})" if known else "")
+    has_backend = number < len(report.delegates)
+    return f"delegate {number}" + (f" ({report.delegates[number].backend})" if has_backend else "")
 
 
 def facts_of(report: MethodReport, operator: GraphOperator) -> Iterator[tuple[str, str]]:
@@ -89,31 +89,31 @@ def facts_of(report: MethodReport, operator: GraphOperator) -> Iterator[tuple[st
 
 def measured_fact(detail: OperatorDetail) -> str:
     """Says of an operator of the ETDump how long it took, and whether it ran on SME."""
-    told, times = [], detail.row.times
+    facts, times = [], detail.row.times
     if times is not None:
-        told.append(f"{format_duration(times.mean_ns)} ({format_share(times.share)})")
+        facts.append(f"{format_duration(times.mean_ns)} ({format_share(times.share)})")
     if detail.evidence.could_use_sme2:
-        told.append(f"SME {detail.evidence.route.answer}")
+        facts.append(f"SME {detail.evidence.route.answer}")
     if detail.kernel_hint:
-        told.append(detail.kernel_hint)
+        facts.append(detail.kernel_hint)
     if detail.why_not_sme2:
-        told.append(detail.why_not_sme2.text)
-    return ", ".join(told)
+        facts.append(detail.why_not_sme2.text)
+    return ", ".join(facts)
 
 
 def delegate_times(insight: ExperimentInsight, report: MethodReport) -> dict[str, str]:
     """Sums the operators of each delegate call, and of what stands outside, for people."""
-    calls = {each.instruction: number for number, each in enumerate(report.delegates)}
+    calls = {delegate.instruction: number for number, delegate in enumerate(report.delegates)}
     total_ns: defaultdict[str, float] = defaultdict(float)
     for detail in insight.details:
         if detail.row.times is None:
             return {}
         number = calls.get(detail.row.instruction_id) if detail.row.is_delegated else None
-        place = (
+        delegate_name = (
             OUTSIDE if number is None else f"delegate {number} ({report.delegates[number].backend})"
         )
-        total_ns[place] += detail.row.times.mean_ns
-    return {place: format_duration(each) for place, each in total_ns.items()}
+        total_ns[delegate_name] += detail.row.times.mean_ns
+    return {delegate_name: format_duration(sum_ns) for delegate_name, sum_ns in total_ns.items()}
 
 
 def sme_routes(insight: ExperimentInsight) -> dict[str, str]:
