@@ -256,10 +256,10 @@ def _compare_runs(  # noqa: PLR0913, PLR0917 - one cell of a table
         if history:
             known = pooled_spread([[math.log(np.median(run)) for run in measured(history)]])
         before, after = measured(runs), measured(runs)
-        same = effect_of_runs(before, after, known=known)
+        same = effect_of_runs(before, after, prior=known)
         faster = [[value / 1.2 for value in run] for run in after]
         wrong += same.verdict in {"faster", "slower"}
-        found += effect_of_runs(before, faster, known=known).verdict == "faster"
+        found += effect_of_runs(before, faster, prior=known).verdict == "faster"
         if same.p_value is not None and same.interval is not None:
             shown += 1
             covered += same.interval.low <= 1 <= same.interval.high

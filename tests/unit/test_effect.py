@@ -237,7 +237,7 @@ def test_runs_are_the_unit_of_separate_runs(spread: float, runs: int, freedom: i
             deviation = spread * np.sqrt(random.chisquare(freedom) / freedom)
             known = Spread(float(np.hypot(deviation, 0.004)), freedom)
         sides = [runs_of(random, runs, spread=spread) for _ in range(2)]
-        found = effect_of_runs(*sides, known=known)
+        found = effect_of_runs(*sides, prior=known)
         assert found.interval is not None
         covered += found.interval.low <= 1 <= found.interval.high
         wrong += found.verdict in {"faster", "slower"}

@@ -41,7 +41,7 @@ def test_the_degrees_of_freedom_are_those_of_the_runs() -> None:
 def test_one_value_a_side_says_nothing() -> None:
     """N1: two runs alone have no spread that a difference could be held against."""
     assert difference_of_groups([1.0], [2.0]) is None
-    known = difference_of_groups([1.0], [2.0], known=Spread(0.1, 8))
+    known = difference_of_groups([1.0], [2.0], prior=Spread(0.1, 8))
     assert known is not None
     assert known.spread.freedom == 8
     assert known.spread.deviation == pytest.approx(0.1)
@@ -55,12 +55,12 @@ def test_what_was_known_counts_by_its_freedom() -> None:
 
 def test_the_smallest_difference_is_found_8_times_of_10() -> None:
     random = np.random.default_rng(3)
-    found = difference_of_groups([0.0] * 3, [0.0] * 3, known=Spread(1.0, 1000))
+    found = difference_of_groups([0.0] * 3, [0.0] * 3, prior=Spread(1.0, 1000))
     assert found is not None
     seen = 0
     for _ in range(2000):
         one, other = random.normal(size=3), random.normal(size=3) + found.smallest
-        test = difference_of_groups(one.tolist(), other.tolist(), known=Spread(1.0, 1000))
+        test = difference_of_groups(one.tolist(), other.tolist(), prior=Spread(1.0, 1000))
         assert test is not None
         assert (test.p_value <= 0.05) == (test.interval.low > 0 or test.interval.high < 0)
         seen += test.p_value <= 0.05

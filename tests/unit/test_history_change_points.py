@@ -104,7 +104,7 @@ def test_one_bad_night_is_no_level() -> None:
 def test_a_change_without_noise_is_exact_and_a_small_one_not_reported() -> None:
     assert starts([100.0] * 10 + [110.0] * 3) == [10]
     assert starts([100.0] * 10 + [101.0] * 10) == []
-    assert starts([100.0] * 10 + [101.0] * 10, least=0.005) == [10]
+    assert starts([100.0] * 10 + [101.0] * 10, minimum_change=0.005) == [10]
     (found,) = find_change_points([100.0] * 10 + [110.0] * 3)
     assert (found.earliest, found.latest) == (10, 10)
     assert found.probability > 0.999

@@ -80,25 +80,29 @@ def calibrate(
 
     Raises ValueError when a run has fewer blocks than one comparison.
     """
-    effects = [estimate_effect(one, other, margin=margin) for one, other in runs]
+    effects = [estimate_effect(baseline, candidate, margin=margin) for baseline, candidate in runs]
     fewest = min(effect.pairs for effect in effects)
     if fewest < pairs:
         msg = f"{fewest} pairs were measured; a comparison has {pairs}"
         raise ValueError(msg)
     logs = [np.asarray(effect.log_ratios) for effect in effects]
-    centred = np.concatenate([each - np.median(each) for each in logs])
+    centred = np.concatenate([log - np.median(log) for log in logs])
     noise = _spread(centred, freedom=centred.size - len(runs))
-    parts = [log[i : i + pairs] for log in logs for i in range(0, log.size - pairs + 1, pairs)]
-    verdicts = [effect_of_log_ratios(part, margin=margin).verdict for part in parts]
+    comparisons = [
+        log[i : i + pairs] for log in logs for i in range(0, log.size - pairs + 1, pairs)
+    ]
+    verdicts = [
+        effect_of_log_ratios(comparison, margin=margin).verdict for comparison in comparisons
+    ]
     alarms = sum(verdict in {"faster", "slower"} for verdict in verdicts)
     return Calibration(
         measured_pairs=centred.size,
         pairs=pairs,
         noise=noise,
         smallest_effect=_smallest_effect(centred, noise, pairs, margin),
-        comparisons=len(parts),
+        comparisons=len(comparisons),
         false_alarms=alarms,
-        most_false_alarms=_upper_bound(alarms, len(parts)),
+        most_false_alarms=_upper_bound(alarms, len(comparisons)),
         overall=effects[0],
         between_runs=_between_runs(runs) if len(runs) > 1 else None,
     )
@@ -123,8 +127,11 @@ def _spread(values: NDArray[np.float64], freedom: int) -> Estimate:
     count = values.size
     kurtosis = count * float((values**4).sum()) / squares**2
     varies = max(kurtosis - (count - 3) / max(1, count - 1), 0.0) / count
-    known = min(float(freedom), 2 / varies) if varies else float(freedom)
-    low, high = (deviation * math.sqrt(known / float(chdtri(known, p))) for p in (_TAIL, 1 - _TAIL))
+    effective_freedom = min(float(freedom), 2 / varies) if varies else float(freedom)
+    low, high = (
+        deviation * math.sqrt(effective_freedom / float(chdtri(effective_freedom, p)))
+        for p in (_TAIL, 1 - _TAIL)
+    )
     return Estimate(deviation, low, high)
 
 
@@ -145,14 +152,16 @@ def _smallest_effect(
     random = np.random.default_rng(0)
     signs = random.integers(0, 2, size=(_DRAWS, pairs)) * 2 - 1
     draws = noise[random.integers(0, noise.size, size=(_DRAWS, pairs))] * signs
-    found = [hodges_lehmann_interval(draw) for draw in draws]
-    ends = np.array([(each.low, each.high) for each in found if each is not None])
+    intervals = [hodges_lehmann_interval(draw) for draw in draws]
+    ends = np.array(
+        [(interval.low, interval.high) for interval in intervals if interval is not None]
+    )
     if not ends.size:
         return None
 
     def needed(factor: float) -> float:
-        least = np.maximum(-ends[:, 0], math.log1p(margin) / max(factor, 1e-9) - ends[:, 1])
-        return math.expm1(min(factor * float(np.quantile(least, POWER)), 700.0))
+        shifts = np.maximum(-ends[:, 0], math.log1p(margin) / max(factor, 1e-9) - ends[:, 1])
+        return math.expm1(min(factor * float(np.quantile(shifts, POWER)), 700.0))
 
     ratios = [end / spread.value if spread.value else 1.0 for end in (spread.low, spread.high)]
     value, low, high = needed(1.0), needed(ratios[0]), needed(ratios[1])
@@ -161,15 +170,15 @@ def _smallest_effect(
 
 def _between_runs(runs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> BetweenRuns:
     """The spread of the runs' own values, each the median over all its blocks."""
-    values = np.log([float(np.median([*one, *other])) for one, other in runs])
+    values = np.log([float(np.median([*baseline, *candidate])) for baseline, candidate in runs])
     spread = pooled_spread([values.tolist()])
-    found = _spread(values - values.mean(), freedom=values.size - 1)
+    run_spread = _spread(values - values.mean(), freedom=values.size - 1)
     ends = []
-    for deviation in (found.value, found.low, found.high):
-        known = Spread(deviation, spread.freedom)
-        comparison = difference_of_groups([0.0], [0.0], known=known, confidence=0.99)
+    for deviation in (run_spread.value, run_spread.low, run_spread.high):
+        prior = Spread(deviation, spread.freedom)
+        comparison = difference_of_groups([0.0], [0.0], prior=prior, confidence=0.99)
         ends.append(math.expm1(min(comparison.smallest, 700.0)) if comparison else math.inf)
-    return BetweenRuns(len(runs), found, Estimate(*ends))
+    return BetweenRuns(len(runs), run_spread, Estimate(*ends))
 
 
 def _upper_bound(hits: int, of: int) -> float:

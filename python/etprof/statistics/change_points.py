@@ -72,22 +72,24 @@ class ChangePoint:
 
 
 def find_change_points(
-    values: Sequence[float], *, least: float = LEAST_CHANGE
+    values: Sequence[float], *, minimum_change: float = LEAST_CHANGE
 ) -> list[ChangePoint]:
     """Returns the changes of level, oldest first.
 
     `values` are all above zero, in order of time. Levels are compared by their medians; those that
-    differ by less than `least` are one. A level of fewer than three values is not known yet.
+    differ by less than `minimum_change` are one. A level of fewer than three values is not known yet.
     """
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return []
     logs = np.log(np.asarray(values, float))
-    levels, edges = Levels(_clip_outliers(logs)), [0, *_all_starts(logs, least), logs.size]
-    found = (levels.place(begin, end) for begin, end in zip(edges, edges[2:], strict=False))
-    return [each for each in found if each is not None]
+    levels, edges = Levels(_clip_outliers(logs)), [0, *_all_starts(logs, minimum_change), logs.size]
+    change_points = (
+        levels.locate_change(begin, end) for begin, end in zip(edges, edges[2:], strict=False)
+    )
+    return [change_point for change_point in change_points if change_point is not None]
 
 
-def step_in_doubt(values: Sequence[float], *, least: float = LEAST_CHANGE) -> float | None:
+def step_in_doubt(values: Sequence[float], *, minimum_change: float = LEAST_CHANGE) -> float | None:
     """The largest step, minus one, that would be a change if runs did not depend on one another.
 
     None where there is none. `values` are those of one level, as `find_change_points` has them;
@@ -96,13 +98,15 @@ def step_in_doubt(values: Sequence[float], *, least: float = LEAST_CHANGE) -> fl
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return None
     logs = np.log(np.asarray(values[-MOST_OF_A_LEVEL:], float))
-    starts = _starts(logs, Levels(_clip_outliers(logs), _DEPENDENCE[:1]), 1, math.log1p(least))
+    starts = _starts(
+        logs, Levels(_clip_outliers(logs), _DEPENDENCE[:1]), 1, math.log1p(minimum_change)
+    )
     edges = [0, *starts, logs.size]
     levels = [float(np.median(logs[a:b])) for a, b in itertools.pairwise(edges)]
     return max(map(math.expm1, np.diff(levels).tolist()), key=abs, default=None)
 
 
-def _all_starts(logs: NDArray[np.float64], least: float) -> list[int]:
+def _all_starts(logs: NDArray[np.float64], minimum_change: float) -> list[int]:
     """Returns the starts of all levels but the first, in order, of a series of any length.
 
     What is near the edge of a window is in the middle of another. Two windows may see one change
@@ -110,40 +114,44 @@ def _all_starts(logs: NDArray[np.float64], least: float) -> list[int]:
 
     Args:
         logs: Log of each run's value, in the order of time, shape (runs,).
-        least: Changes below this share are none.
+        minimum_change: Changes below this share are none.
 
     Returns:
         Indices into `logs`.
     """
     half = MOST_OF_A_LEVEL // 2
     begins = range(0, max(logs.size - half, 1), half)
-    found = list[int]()
+    starts = list[int]()
     for begin in begins:
-        part = logs[begin : begin + MOST_OF_A_LEVEL]
+        window = logs[begin : begin + MOST_OF_A_LEVEL]
         first = begin + half // 2 - _WINDOW if begin else 0
         last = begin + half + half // 2 + _WINDOW if begin != begins[-1] else logs.size
-        known, levels = tuple(found), Levels(_clip_outliers(part))
-        for start in _starts(part, levels, len(begins), math.log1p(least)):
-            place = begin + start
-            if first <= place < last and all(abs(place - each) > _WINDOW for each in known):
-                found.append(place)
-    return sorted(found)
+        earlier_starts, levels = tuple(starts), Levels(_clip_outliers(window))
+        for start in _starts(window, levels, len(begins), math.log1p(minimum_change)):
+            index = begin + start
+            if first <= index < last and all(
+                abs(index - earlier) > _WINDOW for earlier in earlier_starts
+            ):
+                starts.append(index)
+    return sorted(starts)
 
 
-def _starts(logs: NDArray[np.float64], levels: Levels, windows: int, least: float) -> list[int]:
+def _starts(
+    logs: NDArray[np.float64], levels: Levels, windows: int, minimum_log_change: float
+) -> list[int]:
     """Returns the starts of all levels but the first.
 
     Args:
         logs: Log of each run's value, in the order of time, shape (runs,).
         levels: The same series without outliers.
         windows: Among how many windows this is one: each may be wrong.
-        least: Log of the smallest change that is one.
+        minimum_log_change: Log of the smallest change that is one.
 
     Returns:
         Indices into `logs`.
     """
-    found = levels.partition(_COST - _LESS_OF_FEW / logs.size + math.log(windows))
-    return _drop_mixed(logs, _drop_small_changes(logs, found, least))
+    starts = levels.partition(_COST - _LESS_OF_FEW / logs.size + math.log(windows))
+    return _drop_mixed(logs, _drop_small_changes(logs, starts, minimum_log_change))
 
 
 class Levels:
@@ -182,12 +190,12 @@ class Levels:
         Returns:
             Squares and half logs, each shape (kinds, n).
         """
-        own, fresh = 1 - self._rho**2, 1 - self._rho
+        first_weight, fresh = 1 - self._rho**2, 1 - self._rho
         ends, first = np.broadcast_to(ends, starts.shape), self._logs[starts]
-        known = own + fresh**2 * (ends - starts - 1)
-        total = own * first + fresh * (self._sums[:, ends] - self._sums[:, starts + 1])
-        squares = own * first**2 + self._squares[:, ends] - self._squares[:, starts + 1]
-        return squares - total**2 / known, np.log(known / own) / 2
+        information = first_weight + fresh**2 * (ends - starts - 1)
+        total = first_weight * first + fresh * (self._sums[:, ends] - self._sums[:, starts + 1])
+        squares = first_weight * first**2 + self._squares[:, ends] - self._squares[:, starts + 1]
+        return squares - total**2 / information, np.log(information / first_weight) / 2
 
     def partition(self, cost: float) -> list[int]:
         """Returns the starts of all levels but the first, of the most likely partition.
@@ -195,31 +203,33 @@ class Levels:
         Each change costs `cost` in log likelihood; without a change that is worth it, none.
         """
         count, kinds = self._logs.size, self._rho.size
-        most = min(_MOST_CHANGES, count // LEAST_RUNS - 1)
-        squares = np.full((most + 1, kinds, count + 1), np.inf)
+        maximum_changes = min(_MOST_CHANGES, count // LEAST_RUNS - 1)
+        squares = np.full((maximum_changes + 1, kinds, count + 1), np.inf)
         worths = np.zeros_like(squares)
         before = np.zeros(squares.shape, int)
         for end in range(LEAST_RUNS, count + 1):
             starts = np.arange(LEAST_RUNS, end - LEAST_RUNS + 1)
-            own, worth = self.cost(np.insert(starts, 0, 0), end)
-            squares[0, :, end], worths[0, :, end] = own[:, 0], worth[:, 0]
+            level_squares, worth = self.cost(np.insert(starts, 0, 0), end)
+            squares[0, :, end], worths[0, :, end] = level_squares[:, 0], worth[:, 0]
             if starts.size:
-                totals = squares[:-1, :, starts] + own[:, 1:]
-                chosen = np.argmin(totals, axis=2)[..., None]
-                squares[1:, :, end] = np.take_along_axis(totals, chosen, 2)[..., 0]
+                totals = squares[:-1, :, starts] + level_squares[:, 1:]
+                best = np.argmin(totals, axis=2)[..., None]
+                squares[1:, :, end] = np.take_along_axis(totals, best, 2)[..., 0]
                 both = worths[:-1, :, starts] + worth[:, 1:]
-                worths[1:, :, end] = np.take_along_axis(both, chosen, 2)[..., 0]
-                before[1:, :, end] = starts[chosen[..., 0]]
+                worths[1:, :, end] = np.take_along_axis(both, best, 2)[..., 0]
+                before[1:, :, end] = starts[best[..., 0]]
         likely = self._likelihood(squares[..., -1], worths[..., -1], count)
-        changes = int(np.argmax(_mean_of_logs(likely, axis=1) - cost * np.arange(most + 1)))
-        kind, found, end = int(np.argmax(likely[changes])), [], count
+        changes = int(
+            np.argmax(_mean_of_logs(likely, axis=1) - cost * np.arange(maximum_changes + 1))
+        )
+        kind, boundaries, end = int(np.argmax(likely[changes])), [], count
         for number in range(changes, 0, -1):
             end = int(before[number, kind, end])
-            found.append(end)
-        return found[::-1]
+            boundaries.append(end)
+        return boundaries[::-1]
 
-    def place(self, begin: int, end: int) -> ChangePoint | None:
-        """Weighs all places of one change in a stretch; None where it is improbable.
+    def locate_change(self, begin: int, end: int) -> ChangePoint | None:
+        """Locates the change in a stretch by its posterior over all indices; None where it is improbable.
 
         And where it is most probably nearer to an end than a level is long.
         """
@@ -269,9 +279,9 @@ def _mean_of_logs(logs: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
         Natural logs, of that shape without `axis`.
     """
     largest = logs.max(axis=axis, keepdims=True)
-    found: NDArray[np.float64] = np.log(np.exp(logs - largest).mean(axis=axis))
-    found += np.squeeze(largest, axis)
-    return found
+    log_mean: NDArray[np.float64] = np.log(np.exp(logs - largest).mean(axis=axis))
+    log_mean += np.squeeze(largest, axis)
+    return log_mean
 
 
 def _clip_outliers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -293,45 +303,49 @@ def _clip_outliers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(logs, medians - reach, medians + reach)
 
 
-def _drop_small_changes(logs: NDArray[np.float64], found: Sequence[int], least: float) -> list[int]:
-    """Joins neighbouring levels, the most alike first, until all differ by `least` or more.
+def _drop_small_changes(
+    logs: NDArray[np.float64], starts: Sequence[int], minimum_log_change: float
+) -> list[int]:
+    """Joins neighbouring levels, the most alike first, until all differ by `minimum_log_change` or more.
 
     Args:
         logs: Log of each run's value, in the order of time, shape (runs,).
-        found: Starts of all levels but the first.
-        least: Log of the smallest change that is one.
+        starts: Starts of all levels but the first.
+        minimum_log_change: Log of the smallest change that is one.
     """
-    kept = list(found)
-    while kept:
-        edges = [0, *kept, logs.size]
+    remaining = list(starts)
+    while remaining:
+        edges = [0, *remaining, logs.size]
         levels = [np.median(logs[a:b]) for a, b in itertools.pairwise(edges)]
         steps = np.abs(np.diff(levels))
         smallest = int(np.argmin(steps))
-        if steps[smallest] >= least:
+        if steps[smallest] >= minimum_log_change:
             break
-        del kept[smallest]
-    return kept
+        del remaining[smallest]
+    return remaining
 
 
-def _drop_mixed(logs: NDArray[np.float64], found: Sequence[int]) -> list[int]:
+def _drop_mixed(logs: NDArray[np.float64], starts: Sequence[int]) -> list[int]:
     """Drops changes beside a short level of which more than a quarter is on the other's side.
 
     Some bad nights near each other, with good ones between, are no level.
 
     Args:
         logs: Log of each run's value, in the order of time, shape (runs,).
-        found: Starts of all levels but the first.
+        starts: Starts of all levels but the first.
     """
-    edges = [0, *found, logs.size]
-    parts = [logs[a:b] for a, b in itertools.pairwise(edges)]
-    kept = []
-    for start, (one, other) in zip(found, itertools.pairwise(parts), strict=True):
-        sides = float(np.median(one)), float(np.median(other))
-        is_other = [(part - np.mean(sides)) * (sides[1] - sides[0]) > 0 for part in (one, other)]
+    edges = [0, *starts, logs.size]
+    levels = [logs[a:b] for a, b in itertools.pairwise(edges)]
+    remaining = []
+    for start, (before, after) in zip(starts, itertools.pairwise(levels), strict=True):
+        sides = float(np.median(before)), float(np.median(after))
+        is_other = [
+            (level - np.mean(sides)) * (sides[1] - sides[0]) > 0 for level in (before, after)
+        ]
         strays = float(is_other[0].mean()), 1 - float(is_other[1].mean())
         if all(
-            share <= _MOST_STRAYS or part.size >= _LONG
-            for share, part in zip(strays, (one, other), strict=True)
+            share <= _MOST_STRAYS or level.size >= _LONG
+            for share, level in zip(strays, (before, after), strict=True)
         ):
-            kept.append(start)
-    return kept
+            remaining.append(start)
+    return remaining

@@ -73,12 +73,12 @@ def effect_of_runs(
     baseline: Sequence[Sequence[float]],
     candidate: Sequence[Sequence[float]],
     *,
-    known: Spread | None = None,
+    prior: Spread | None = None,
     margin: float = DEFAULT_MARGIN,
 ) -> Effect:
     """Compares separate runs; each is given by its launches' values, all above zero.
 
-    `known` is the spread of one run's log value, as the device's history has it. Without it and
+    `prior` is the spread of one run's log value, from the device's history. Without it and
     with one run a side, the verdict is "inconclusive". Raises ValueError for a side without runs.
     """
     sides = [[np.log(np.asarray(run, float)) for run in runs] for runs in (baseline, candidate)]
@@ -86,24 +86,24 @@ def effect_of_runs(
     after, before = (
         [math.log(float(np.median(run))) for run in runs] for runs in (baseline, candidate)
     )
-    found = difference_of_groups(before, after, known=known, confidence=_OF_RUNS)
+    difference = difference_of_groups(before, after, prior=prior, confidence=_OF_RUNS)
     counts = f"{len(baseline)} against {len(candidate)} runs"
     is_alone = len(baseline) == len(candidate) == 1
     between = shift_interval(sides[1][0], sides[0][0]) if is_alone else None
-    if found is None:
+    if difference is None:
         ratio = None if between is None else _ratio(between)
         change = after[0] - before[0]
         return Effect(0, _exp(change), ratio, None, margin, "inconclusive", (), "one run a side")
-    interval = found.interval
+    interval = difference.interval
     if between is not None:
         low, high = min(interval.low, between.low), max(interval.high, between.high)
         interval = Interval(low, high, interval.confidence)
-    history = f", {round(known.freedom)} degrees of freedom from the history" if known else ""
+    history = f", {round(prior.freedom)} degrees of freedom from the history" if prior else ""
     return Effect(
         pairs=0,
-        speed_up=_exp(found.change),
+        speed_up=_exp(difference.change),
         interval=_ratio(interval),
-        p_value=found.p_value,
+        p_value=difference.p_value,
         margin=margin,
         verdict=judge(_ratio(interval), margin),
         rests_on=f"{'one run a side' if is_alone else counts}{history}",

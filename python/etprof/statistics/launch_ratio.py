@@ -44,51 +44,53 @@ def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> 
     share of the log ratio, b / mean(b) - c / mean(c), by the delta method (Cochran, Sampling
     Techniques, 6.4). Raises ValueError for unlike sides, or without time.
     """
-    one, other = np.asarray(baseline, float), np.asarray(candidate, float)
-    if one.size != other.size or not one.size or one.mean() <= 0 or other.mean() <= 0:
-        msg = f"need pairs with time on both sides, got {one.size} and {other.size} launches"
+    old, new = np.asarray(baseline, float), np.asarray(candidate, float)
+    if old.size != new.size or not old.size or old.mean() <= 0 or new.mean() <= 0:
+        msg = f"need pairs with time on both sides, got {old.size} and {new.size} launches"
         raise ValueError(msg)
-    log = math.log(one.mean() / other.mean())
-    logs = (log + one / one.mean() - other / other.mean()).tolist()
-    if one.size >= LEAST_VALUES:
-        interval, wide = flipped_intervals(one, other)
+    log = math.log(old.mean() / new.mean())
+    logs = (log + old / old.mean() - new / new.mean()).tolist()
+    if old.size >= LEAST_VALUES:
+        interval, wide = flipped_intervals(old, new)
         is_sure = wide is not None and not wide.low <= 1 <= wide.high
     else:
-        found, is_sure = mean_interval(logs), True
-        interval = found and Interval(math.exp(found.low), math.exp(found.high), found.confidence)
+        log_interval, is_sure = mean_interval(logs), True
+        interval = log_interval and Interval(
+            math.exp(log_interval.low), math.exp(log_interval.high), log_interval.confidence
+        )
     return LaunchRatio(math.exp(log), interval, mean_p_value(logs), is_sure)
 
 
 def flipped_intervals(
-    one: NDArray[np.float64],
-    other: NDArray[np.float64],
+    baseline: NDArray[np.float64],
+    candidate: NDArray[np.float64],
     confidences: Sequence[float] = (CONFIDENCE, _SURE),
 ) -> list[Interval | None]:
     """Intervals of the ratio of the means of two sides in pairs, in time; None below six pairs.
 
     And where an end would be infinite, since a side reads zero in too many pairs.
 
-    Were `other` slower by the ratio r, both values of a pair could as well be the other side's.
+    Were `candidate` slower by the ratio r, both values of a pair could as well be the other side's.
     Changing them over in a set of pairs makes the ratio of the sums larger where r is above the
     set's own ratio: so the ratios that the test does not reject lie between the k-th smallest and
     the k-th largest ratio of all sets of pairs (Hartigan 1969, "Using subsample values as typical
     values", for means), or of 4095 drawn sets above twelve pairs.
 
     Args:
-        one: The baseline's value in each pair, shape (pairs,), not below zero.
-        other: The candidate's, in the same unit, shape (pairs,).
+        baseline: The value in each pair, shape (pairs,), not below zero.
+        candidate: In the same unit, shape (pairs,).
         confidences: For each one interval.
 
     Returns:
-        Intervals of one over other, without unit.
+        Intervals of baseline over candidate, without unit.
     """
-    if one.size < LEAST_VALUES:
+    if baseline.size < LEAST_VALUES:
         return [None for _ in confidences]
-    chosen = _sets(one.size)
-    above, below = chosen @ one, chosen @ other
-    known = (above > 0) | (below > 0)
+    sets = _sets(baseline.size)
+    above, below = sets @ baseline, sets @ candidate
+    is_defined = (above > 0) | (below > 0)
     with np.errstate(divide="ignore"):
-        ratios = np.sort(above[known] / below[known])
+        ratios = np.sort(above[is_defined] / below[is_defined])
     return [_cut(ratios, confidence) for confidence in confidences]
 
 

@@ -93,9 +93,13 @@ def fit_prior(spreads: Collection[Spread]) -> Spread | None:
     # The error of a variance, by the fourth cumulant of the logarithm of chi-squared.
     error = math.sqrt(np.mean(polygamma(3, freedom / 2)) / count + 2 * expected**2 / (count - 1))
     excess = float(np.var(logs, ddof=1)) - expected + _UNALIKE * error
-    most = _MOST_PRIOR_FREEDOM
+    maximum_freedom = _MOST_PRIOR_FREEDOM
     # trigamma falls, so what lies above its value at the bound has fewer degrees of freedom.
-    worth = most if excess <= polygamma(1, most / 2) else 2 * _inverse_trigamma(excess)
+    worth = (
+        maximum_freedom
+        if excess <= polygamma(1, maximum_freedom / 2)
+        else 2 * _inverse_trigamma(excess)
+    )
     return Spread(math.sqrt(float(np.average(variances, weights=freedom))), worth)
 
 
@@ -116,15 +120,15 @@ def moderated(squares: float, freedom: float, prior: Spread | None) -> Spread:
     Each counts with its degrees of freedom. A series that is far louder than the prior keeps to its
     own. `ASSUMED` where too little is known of both.
     """
-    own = Spread(math.sqrt(squares / freedom) if freedom else 0.0, freedom)
-    if prior is None or _is_unlike(own, prior):
-        found = own
+    series_spread = Spread(math.sqrt(squares / freedom) if freedom else 0.0, freedom)
+    if prior is None or _is_unlike(series_spread, prior):
+        spread = series_spread
     else:
         total = freedom + prior.freedom
-        found = Spread(math.sqrt((squares + prior.freedom * prior.deviation**2) / total), total)
-    if found.freedom < LEAST_FREEDOM:
-        return replace(ASSUMED, deviation=max(ASSUMED.deviation, found.deviation))
-    return replace(found, deviation=max(found.deviation, LEAST_DEVIATION))
+        spread = Spread(math.sqrt((squares + prior.freedom * prior.deviation**2) / total), total)
+    if spread.freedom < LEAST_FREEDOM:
+        return replace(ASSUMED, deviation=max(ASSUMED.deviation, spread.deviation))
+    return replace(spread, deviation=max(spread.deviation, LEAST_DEVIATION))
 
 
 def is_assumed(spread: Spread) -> bool:
@@ -132,14 +136,14 @@ def is_assumed(spread: Spread) -> bool:
     return spread.freedom == ASSUMED.freedom
 
 
-def _is_unlike(own: Spread, prior: Spread) -> bool:
+def _is_unlike(series_spread: Spread, prior: Spread) -> bool:
     """Whether a series varies more than the F-test lets it with this prior."""
-    if own.freedom < 1 or own.deviation <= prior.deviation:
+    if series_spread.freedom < 1 or series_spread.deviation <= prior.deviation:
         return False
     from scipy.special import fdtrc
 
-    ratio = (own.deviation / prior.deviation) ** 2
-    return float(fdtrc(own.freedom, prior.freedom, ratio)) < _UNLIKE
+    ratio = (series_spread.deviation / prior.deviation) ** 2
+    return float(fdtrc(series_spread.freedom, prior.freedom, ratio)) < _UNLIKE
 
 
 def departure(level: Sequence[float], log_value: float, spread: Spread) -> GroupDifference:
@@ -227,11 +231,13 @@ class _LevelWalk:
         if count == 0:
             return self._before
         mean = math.fsum(self._values) / count
-        own = math.fsum((value - mean) ** 2 for value in self._values)
+        level_squares = math.fsum((value - mean) ** 2 for value in self._values)
         # Of the levels before, as much as makes up for what this one does not tell yet.
         squares, freedom = self._before
-        kept = min(freedom, _SPREAD_RUNS - count)
-        return own + (squares * kept / freedom if freedom else 0.0), count - 1 + kept
+        carried_freedom = min(freedom, _SPREAD_RUNS - count)
+        return level_squares + (
+            squares * carried_freedom / freedom if freedom else 0.0
+        ), count - 1 + carried_freedom
 
     def side(self, value: float, threshold: float) -> int:
         """0 where the value is of the level, else the sign of its departure."""
@@ -268,10 +274,10 @@ def find_drift(logs: Sequence[float], prior: Spread | None = None) -> Drift | No
     if len(logs) < _LEAST_DRIFT_RUNS:
         return None
     values = np.asarray(logs[-_DRIFT_RUNS:], float)
-    places = np.arange(values.size) - (values.size - 1) / 2
-    extent = float(np.sum(places**2))
-    slope = float(np.sum(places * values)) / extent
-    deviations = values - values.mean() - slope * places
+    offsets = np.arange(values.size) - (values.size - 1) / 2
+    extent = float(np.sum(offsets**2))
+    slope = float(np.sum(offsets * values)) / extent
+    deviations = values - values.mean() - slope * offsets
     spread = moderated(float(np.sum(deviations**2)), values.size - 2, prior)
     length = values.size - 1
     error = length * spread.deviation / math.sqrt(extent)

@@ -142,8 +142,8 @@ def _serial_correlation(values: NDArray[np.float64]) -> tuple[float, float]:
     """
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
     ranks -= ranks.mean()
-    found = float((ranks[1:] * ranks[:-1]).sum() / (ranks**2).sum()) + 1 / values.size
-    return (0.0 if np.ptp(values) == 0 else found), _NORMAL_95 / math.sqrt(values.size)
+    correlation = float((ranks[1:] * ranks[:-1]).sum() / (ranks**2).sum()) + 1 / values.size
+    return (0.0 if np.ptp(values) == 0 else correlation), _NORMAL_95 / math.sqrt(values.size)
 
 
 def two_states(values: Sequence[float]) -> tuple[int, float, float] | None:
@@ -152,8 +152,8 @@ def two_states(values: Sequence[float]) -> tuple[int, float, float] | None:
     Each holds a fifth of the values, and the gap between them is wide beside their spread. None
     where there is one state, or fewer than eight values.
     """
-    least = max(2, math.ceil(_LEAST_IN_A_STATE * len(values)))
-    return _split(np.sort(np.asarray(values, float)), least)
+    minimum_size = max(2, math.ceil(_LEAST_IN_A_STATE * len(values)))
+    return _split(np.sort(np.asarray(values, float)), minimum_size)
 
 
 def _lasting_states(values: Sequence[float]) -> tuple[int, float, float] | None:
@@ -170,25 +170,25 @@ def _lasting_states(values: Sequence[float]) -> tuple[int, float, float] | None:
     return states if _chance_of_stretches(states[0], len(values), stretches) <= _LASTING else None
 
 
-def _chance_of_stretches(size: int, count: int, most: int) -> float:
+def _chance_of_stretches(size: int, count: int, maximum_stretches: int) -> float:
     """Chance of so few stretches in a random order of `size` of one kind among `count`."""
-    other, ways = count - size, 0
-    for stretches in range(2, most + 1):
+    complement_size, ways = count - size, 0
+    for stretches in range(2, maximum_stretches + 1):
         half, is_odd = divmod(stretches, 2)
-        one, two = math.comb(size - 1, half - 1), math.comb(other - 1, half - 1)
+        one, two = math.comb(size - 1, half - 1), math.comb(complement_size - 1, half - 1)
         if is_odd:
-            ways += one * math.comb(other - 1, half) + math.comb(size - 1, half) * two
+            ways += one * math.comb(complement_size - 1, half) + math.comb(size - 1, half) * two
         else:
             ways += 2 * one * two
     return ways / math.comb(count, size)
 
 
-def _split(ordered: NDArray[np.float64], least: int) -> tuple[int, float, float] | None:
-    """Splits sorted values at their widest gap, `least` on each side, where it is wide enough.
+def _split(ordered: NDArray[np.float64], minimum_size: int) -> tuple[int, float, float] | None:
+    """Splits sorted values at their widest gap, at least `minimum_size` on each side, where it is wide enough.
 
     Args:
         ordered: Ascending, shape (n,).
-        least: Values on each side, at least.
+        minimum_size: Values on each side.
 
     Returns:
         How many are below the gap, and its two ends; None where there is none.
@@ -196,10 +196,10 @@ def _split(ordered: NDArray[np.float64], least: int) -> tuple[int, float, float]
     count = ordered.size
     if count < 4 * 2 or ordered[0] == ordered[-1]:
         return None
-    gaps = np.diff(ordered)[least - 1 : count - least]
-    size = int(np.argmax(gaps)) + least
+    gaps = np.diff(ordered)[minimum_size - 1 : count - minimum_size]
+    size = int(np.argmax(gaps)) + minimum_size
     lower, upper = ordered[:size], ordered[size:]
-    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (lower, upper))
+    squares = sum(float(((state - state.mean()) ** 2).sum()) for state in (lower, upper))
     if gaps.max() <= _GAP / count * math.sqrt(squares / (count - 2)):
         return None
     return size, float(np.median(lower)), float(np.median(upper))

@@ -105,13 +105,13 @@ class GroupDifference:
         return reach * (1 + power)
 
 
-def pooled_spread(groups: Sequence[Sequence[float]], known: Spread | None = None) -> Spread:
-    """Pools the spread of values around their own group's mean with what was `known` before.
+def pooled_spread(groups: Sequence[Sequence[float]], prior: Spread | None = None) -> Spread:
+    """Pools the spread of values around their own group's mean with a prior spread.
 
-    Variances count by their degrees of freedom, so `known` is a prior: a series of few runs keeps
+    Variances count by their degrees of freedom, so with a prior a series of few runs keeps
     near the device's usual spread (Smyth 2004, "Linear models and empirical Bayes methods", 3).
     """
-    before = known or Spread(0.0, 0.0)
+    before = prior or Spread(0.0, 0.0)
     squares = before.freedom * before.deviation**2
     freedom = before.freedom
     for group in groups:
@@ -126,18 +126,18 @@ def difference_of_groups(
     baseline: Sequence[float],
     candidate: Sequence[float],
     *,
-    known: Spread | None = None,
+    prior: Spread | None = None,
     confidence: float = CONFIDENCE,
 ) -> GroupDifference | None:
     """Compares the means of two groups of independent values, such as log latencies of runs.
 
     Student's t with the pooled spread and its degrees of freedom. None when nothing tells the
-    spread: one value a side and nothing `known`. Raises ValueError for an empty group.
+    spread: one value a side and no prior. Raises ValueError for an empty group.
     """
     if not baseline or not candidate:
         msg = f"need values on both sides, got {len(baseline)} and {len(candidate)}"
         raise ValueError(msg)
-    spread = pooled_spread((baseline, candidate), known)
+    spread = pooled_spread((baseline, candidate), prior)
     if spread.freedom < 1:
         return None
     change = float(np.mean(candidate) - np.mean(baseline))
@@ -155,14 +155,14 @@ def difference_with_error(
 
 
 def mean_interval(
-    values: Sequence[float], *, known: Spread | None = None, confidence: float = CONFIDENCE
+    values: Sequence[float], *, prior: Spread | None = None, confidence: float = CONFIDENCE
 ) -> Interval | None:
     """Interval of the mean of a few independent values, such as operator launches; by Student's t.
 
     Of log ratios of pairs it is the interval of the speed-up's log. None when nothing tells the
     spread.
     """
-    spread = pooled_spread((values,), known)
+    spread = pooled_spread((values,), prior)
     if not values or spread.freedom < 1:
         return None
     middle = float(np.mean(values))
@@ -170,9 +170,9 @@ def mean_interval(
     return Interval(middle - reach, middle + reach, confidence)
 
 
-def mean_p_value(values: Sequence[float], *, known: Spread | None = None) -> float | None:
+def mean_p_value(values: Sequence[float], *, prior: Spread | None = None) -> float | None:
     """Two-sided p of a mean of zero, which agrees with `mean_interval`; None without spread."""
-    spread = pooled_spread((values,), known)
+    spread = pooled_spread((values,), prior)
     if not values or spread.freedom < 1:
         return None
     error = spread.deviation / math.sqrt(len(values))

@@ -131,7 +131,7 @@ def _compare_runs(
         return LedgerEntry(label, unit, before, after, None)
     slow, fast = sides if unit == "ns" else reversed(sides)
     device_spread = runs.device_spreads.get(HISTORY_NAMES.get(label, ""))
-    effect = effect_of_runs(slow, fast, known=device_spread, margin=margin)
+    effect = effect_of_runs(slow, fast, prior=device_spread, margin=margin)
     before, after = (
         float(np.exp(np.mean([np.log(np.median(run)) for run in side]))) for side in sides
     )
