@@ -42,8 +42,12 @@ class Page:
 def pages() -> dict[str, Page]:
     """Returns every page by its view, those of the menu first and in its order."""
     names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "views")])]
-    found = {n: importlib.import_module(f"etprof.dashboard.views.{n}").PAGE for n in names}
-    return dict(sorted(found.items(), key=lambda entry: entry[1].menu or (len(found), entry[0])))
+    pages_by_view = {n: importlib.import_module(f"etprof.dashboard.views.{n}").PAGE for n in names}
+    return dict(
+        sorted(
+            pages_by_view.items(), key=lambda item: item[1].menu or (len(pages_by_view), item[0])
+        )
+    )
 
 
 PART: Final = "page"
@@ -89,9 +93,9 @@ def make_address(view: str, values: Mapping[str, str]) -> Address:
     Those are dropped as well that have a zero character: no name has one, and PostgreSQL refuses to look for it.
     """
     rule = pages()[view]
-    known = (*rule.subject, *rule.filters, PART)
-    chosen = {name: values[name] for name in known if "\0" not in (values.get(name) or "\0")}
-    return Address(view, {n: clean(v) for n, v in chosen.items() if v != DEFAULTS.get(n)})
+    names = (*rule.subject, *rule.filters, PART)
+    parameters = {name: values[name] for name in names if "\0" not in (values.get(name) or "\0")}
+    return Address(view, {n: clean(v) for n, v in parameters.items() if v != DEFAULTS.get(n)})
 
 
 def _as_linked(address: Address, link_of: Callable[[int], str]) -> Address:
@@ -162,14 +166,14 @@ class ExportedLinks:
 
 def file_name(address: Address) -> str:
     """Returns the exported file of a page: safe on every file system, whatever the names are."""
-    parts = (file_word(address[name]) for name in pages()[address.view].subject)
-    return "-".join([address.view, *parts]) + ".html"
+    slugs = (file_word(address[name]) for name in pages()[address.view].subject)
+    return "-".join([address.view, *slugs]) + ".html"
 
 
-def words_match(find: str, facts: Mapping[str, str]) -> bool:
+def matches_search(find: str, facts: Mapping[str, str]) -> bool:
     """Whether facts have every word that is looked for, in any spelling of capitals."""
-    known = " ".join(facts.values()).lower()
-    return all(word in known for word in find.lower().split())
+    text = " ".join(facts.values()).lower()
+    return all(term in text for term in find.lower().split())
 
 
 def file_word(value: str) -> str:

@@ -95,8 +95,10 @@ def trend_chart(lines: Sequence[Line], unit: str, axis: str) -> View | None:
     if not drawn:
         return None
     scale = Scale(drawn, axis)
-    most = max(MOST_POINTS // len(drawn), _LEAST_POINTS)
-    shown = [_line(line, number, scale, unit, most) for number, line in enumerate(drawn)]
+    points_per_line = max(MOST_POINTS // len(drawn), _LEAST_POINTS)
+    line_views = [
+        _line(line, number, scale, unit, points_per_line) for number, line in enumerate(drawn)
+    ]
     return {
         "width": f"{WIDTH:.0f}",
         "height": f"{HEIGHT:.0f}",
@@ -107,19 +109,19 @@ def trend_chart(lines: Sequence[Line], unit: str, axis: str) -> View | None:
         "bottom": format_value(unit, scale.low),
         "first": format_moment(scale.first),
         "last": format_moment(scale.last),
-        "lines": shown,
-        "drawn": sum(len(line["points"]) for line in shown),
+        "lines": line_views,
+        "drawn": sum(len(line["points"]) for line in line_views),
         "total": sum(len(line.measured) for line in drawn),
-        "has_failures": any(line["failures"] for line in shown),
+        "has_failures": any(line["failures"] for line in line_views),
     }
 
 
-def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
+def _line(line: Line, number: int, scale: Scale, unit: str, max_points: int) -> View:
     measured = line.measured
-    chosen = set(choose_points([point.value or 0.0 for point in measured], most))
+    indices = set(choose_points([point.value or 0.0 for point in measured], max_points))
     # A new level is always drawn, else its mark would stand beside nothing.
-    chosen |= {change.start for change in line.changes}
-    points = [_point(measured[i], line.name, scale, unit) for i in sorted(chosen)]
+    indices |= {change.start for change in line.changes}
+    points = [_point(measured[i], line.name, scale, unit) for i in sorted(indices)]
     return {
         "name": line.name,
         "sme": line.sme,
@@ -135,7 +137,7 @@ def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
             }
             for change in line.changes
         ],
-        "failures": [_failure(p, line.name, scale) for p in line.failed[-most:]],
+        "failures": [_failure(p, line.name, scale) for p in line.failed[-max_points:]],
     }
 
 
@@ -159,19 +161,19 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
         "when": format_moment(point.measured_at),
         "y": f"{y:.1f}",
         "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
-        "title": f"{_words(point, name)}: {format_value(unit, value)}{f' ({interval})' if point.low is not None else ''}",
+        "title": f"{_point_title(point, name)}: {format_value(unit, value)}{f' ({interval})' if point.low is not None else ''}",
     }
 
 
 def _failure(point: TrendPoint, name: str, scale: Scale) -> View:
-    return {**_mark(point, scale), "title": f"{_words(point, name)}: failed, {point.failure}"}
+    return {**_mark(point, scale), "title": f"{_point_title(point, name)}: failed, {point.failure}"}
 
 
-def _words(point: TrendPoint, name: str) -> str:
-    words = [name, format_moment(point.measured_at)]
-    words += [f"commit {point.commit[:10]}"] if point.commit else []
-    words += [point.branch] if point.branch else []
-    return ", ".join(words)
+def _point_title(point: TrendPoint, name: str) -> str:
+    labels = [name, format_moment(point.measured_at)]
+    labels += [f"commit {point.commit[:10]}"] if point.commit else []
+    labels += [point.branch] if point.branch else []
+    return ", ".join(labels)
 
 
 def sparkline(values: Sequence[float]) -> str | None:
@@ -187,25 +189,25 @@ def sparkline(values: Sequence[float]) -> str | None:
     return "M" + "L".join(steps)
 
 
-def choose_points(values: Sequence[float], most: int) -> list[int]:
-    """Returns the indices of at most `most` values (three or more) that keep a line's shape.
+def choose_points(values: Sequence[float], max_points: int) -> list[int]:
+    """Returns the indices of at most `max_points` values (three or more) that keep a line's shape.
 
     Largest triangle three buckets (Steinarsson, "Downsampling Time Series for Visual
     Representation", 2013): the first and the last stay, and of every bucket between the value
     that spans the largest triangle with its neighbours, so single peaks survive.
     """
-    if len(values) <= most:
+    if len(values) <= max_points:
         return list(range(len(values)))
     levels = np.asarray(values, float)
-    edges = np.linspace(1, len(values) - 1, most - 1).astype(int)
-    chosen = [0]
-    for number in range(most - 2):
+    edges = np.linspace(1, len(values) - 1, max_points - 1).astype(int)
+    indices = [0]
+    for number in range(max_points - 2):
         bucket = np.arange(edges[number], edges[number + 1])
         following = np.arange(
-            edges[number + 1], edges[number + 2] if number + 2 < most - 1 else len(values)
+            edges[number + 1], edges[number + 2] if number + 2 < max_points - 1 else len(values)
         )
-        chosen.append(int(bucket[np.argmax(_areas(levels, chosen[-1], bucket, following))]))
-    return [*chosen, len(values) - 1]
+        indices.append(int(bucket[np.argmax(_areas(levels, indices[-1], bucket, following))]))
+    return [*indices, len(values) - 1]
 
 
 def _areas(

@@ -96,8 +96,8 @@ def _write_site(
     """Writes every page that a link or a form leads to, from the overview on; three counts."""
     with store.session() as session:
         catalogue = Catalogue(session, most_branches=MOST_BRANCHES)
-        kept = _choose_runs(catalogue, newest_runs)
-        links = ExportedLinks(lambda address: _is_exported(address, kept), catalogue.link_of)
+        run_ids = _choose_runs(catalogue, newest_runs)
+        links = ExportedLinks(lambda address: _is_exported(address, run_ids), catalogue.link_of)
         links.href(make_address("overview", {}))
         written = 0
         while written < len(links.pages):
@@ -111,7 +111,7 @@ def _write_site(
             write_text(folder / asset, read_asset(asset))
         first = next(iter(links.pages))
         shutil.copyfile(folder / first, folder / "index.html")
-        counts = (written, len(kept), catalogue.run_count)
+        counts = (written, len(run_ids), catalogue.run_count)
     facts = dict(zip(("pages", "runs_with_page", "runs"), counts, strict=True))
     write_json(folder / MARKER, {"schema_version": 1, "etprof": __version__, **facts})
     return counts
@@ -119,22 +119,22 @@ def _write_site(
 
 def _choose_runs(catalogue: Catalogue, newest: int) -> set[int]:
     """Which runs have a page."""
-    session, series = catalogue.session, catalogue.series()
-    latest = {entry.latest_id for entry in series if entry.latest_id}
-    failed = {entry.run.id for entry in series}
+    session, all_series = catalogue.session, catalogue.series()
+    latest = {series.latest_id for series in all_series if series.latest_id}
+    failed = {series.run.id for series in all_series}
     runs = load_runs(session, latest).values()
     before = find_runs_before(session, runs).values()
-    pinned = load_baselines(session, [entry.run.series for entry in series]).values()
-    baselines = {entry.run_id for entries in pinned for entry in entries}
+    pinned = load_baselines(session, [series.run.series for series in all_series]).values()
+    baselines = {baseline.run_id for series_baselines in pinned for baseline in series_baselines}
     return {*latest, *failed, *before, *baselines, *list_newest(session, newest)}
 
 
-def _is_exported(address: Address, kept: set[int]) -> bool:
+def _is_exported(address: Address, run_ids: set[int]) -> bool:
     """Whether there is a page: lists always, runs only where they are kept."""
     numbers = [address[name] for name in ("id", "baseline", "candidate") if address[name]]
     if address.view == "compare" and len(numbers) < 2:
         return False
-    return all(int(number) in kept for number in numbers)
+    return all(int(number) in run_ids for number in numbers)
 
 
 def _write_page(path: Path, visit: Visit) -> None:

@@ -52,8 +52,8 @@ class Judge:
         """Returns the change of one run against one other; None where one has no value."""
         if baseline is None or candidate is None:
             return None
-        found = self._gate.compare_runs(baseline, candidate, self._metric)
-        return None if found is None else self._view(found, against)
+        comparison = self._gate.compare_runs(baseline, candidate, self._metric)
+        return None if comparison is None else self._view(comparison, against)
 
     def references(self, runs: Iterable[Run]) -> dict[int, Reference]:
         """Holds runs against the pinned baseline of their series, else against the runs before."""
@@ -70,46 +70,48 @@ class Judge:
             for number in self._gate.baseline_ids(BASELINE, run, self._metric)
         ]
         self._gate.load([*(run.id for run in runs), *before], self._metric)
-        found = {run.id: self._reference(run, names[run.id]) for run in runs}
-        return {number: reference for number, reference in found.items() if reference is not None}
+        references = {run.id: self._reference(run, names[run.id]) for run in runs}
+        return {
+            number: reference for number, reference in references.items() if reference is not None
+        }
 
     def _reference(self, run: Run, name: str | None) -> Reference | None:
-        found = self._gate.compare(name or BASELINE, run, self._metric)
-        if found is None:
+        comparison = self._gate.compare(name or BASELINE, run, self._metric)
+        if comparison is None:
             return None
-        count = len(found.baseline)
+        count = len(comparison.baseline)
         before = "the run before" if count == 1 else f"the {count_of(count, 'run')} before"
-        view = self._view(found, f"baseline {name}" if name else before)
-        return Reference(view, found.baseline[0].run_id, run.id)
+        view = self._view(comparison, f"baseline {name}" if name else before)
+        return Reference(view, comparison.baseline[0].run_id, run.id)
 
     def _view(self, comparison: MetricComparison, against: str) -> View:
-        (found,) = judge_all([comparison], self._catalogue.family)
+        (judgement,) = judge_all([comparison], self._catalogue.family)
         candidate = comparison.candidate
         return {
-            "size": found.change,
-            "text": format_change(found.change),
-            "word": found.verdict,
-            "colour": _COLOURS.get(found.verdict, "same"),
-            "interval": _interval_text(found),
-            "reason": found.reason,
+            "size": judgement.change,
+            "text": format_change(judgement.change),
+            "word": judgement.verdict,
+            "colour": _COLOURS.get(judgement.verdict, "same"),
+            "interval": _interval_text(judgement),
+            "reason": judgement.reason,
             "against": against,
-            **({} if candidate.unit == "bytes" else _speed_up(found, candidate)),
+            **({} if candidate.unit == "bytes" else _speed_up(judgement, candidate)),
         }
 
 
-def _interval_text(found: Judgement) -> str:
-    if found.low is None or found.high is None:
+def _interval_text(judgement: Judgement) -> str:
+    if judgement.low is None or judgement.high is None:
         return ""
-    return f"{format_change(found.low)} … {format_change(found.high)}"
+    return f"{format_change(judgement.low)} … {format_change(judgement.high)}"
 
 
-def _speed_up(found: Judgement, candidate: Metric) -> View:
+def _speed_up(judgement: Judgement, candidate: Metric) -> View:
     """The same change as a speed-up: baseline ÷ candidate for times, the inverse for rates."""
-    if found.change is None:
+    if judgement.change is None:
         return {}
     ratios = [
         1 + change if candidate.higher_is_better else 1 / (1 + change)
-        for change in (found.change, found.low, found.high)
+        for change in (judgement.change, judgement.low, judgement.high)
         if change is not None
     ]
     ends = sorted(ratios[1:])

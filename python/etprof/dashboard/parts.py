@@ -12,8 +12,8 @@ from etprof.dashboard.addresses import (
     PART,
     file_word,
     make_address,
+    matches_search,
     pages,
-    words_match,
 )  # fmt: skip
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import metric_label
@@ -61,30 +61,30 @@ def facts_of(run: Run) -> dict[str, str]:
     }
 
 
-def how_words(run: Run, *left_out: str) -> str:
+def variant_label(run: Run, *left_out: str) -> str:
     """Says how a model ran, in the cell that already says where."""
     facts = {"precision": run.precision, "backend": run.backend, "method": run.method}
     threads = count_of(run.threads, "thread") if run.threads is not None else None
-    words = [value for name, value in facts.items() if name not in left_out]
-    return " · ".join(word for word in (*words, threads, run.variant) if word)
+    fields = [value for name, value in facts.items() if name not in left_out]
+    return " · ".join(field for field in (*fields, threads, run.variant) if field)
 
 
-def config_words(run: Run) -> str:
+def config_label(run: Run) -> str:
     """Says where and how a model ran, its SME mode apart."""
-    return f"{run.device} · {how_words(run)}".removesuffix(" · ")
+    return f"{run.device} · {variant_label(run)}".removesuffix(" · ")
 
 
 def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
     """Whether a row shows under the filters; filters that it knows nothing of do not count."""
-    if not words_match(filters.get(FIND, ""), facts):
+    if not matches_search(filters.get(FIND, ""), facts):
         return False
     return all(facts.get(name, value) == value for name, value in filters.items() if name != FIND)
 
 
-def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
+def filter_form(visit: Visit, facts: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
     """The form above a list: what it is about, then its filters with every value on offer."""
     address, rule = visit.address, pages()[visit.address.view]
-    rows = list(entries)
+    rows = list(facts)
     for name in set(rule.subject) & set(choices):
         for value in choices[name]:
             # An exported site needs what a form leads to, as it needs what is linked to.
@@ -98,26 +98,26 @@ def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: l
         elif name in rule.filters:
             values = sorted({row[name] for row in rows if row.get(name)})
             fields.append(_field(address[name], name, ["", *values], is_subject=False))
-    kept = {n: address[n] for n in rule.subject if n not in choices and address[n]}
+    hidden = {n: address[n] for n in rule.subject if n not in choices and address[n]}
     return {
         "action": visit.links.pattern(address),
         "fields": fields,
-        "hidden": [{"name": n, "value": v, "word": file_word(v)} for n, v in kept.items()],
+        "hidden": [{"name": n, "value": v, "word": file_word(v)} for n, v in hidden.items()],
         "reset": make_address(address.view, {n: address[n] for n in rule.subject}),
         "is_filtered": bool(address.filters),
     }
 
 
-def _field(chosen: str, name: str, values: Sequence[str], is_subject: bool) -> View:
-    known = values if chosen in values else [*values, chosen]
+def _field(selected: str, name: str, values: Sequence[str], is_subject: bool) -> View:
+    options = values if selected in values else [*values, selected]
     return {
         "name": name,
         "label": _LABELS.get(name, name.capitalize()),
-        "value": chosen,
+        "value": selected,
         "is_subject": is_subject,
         "options": [
             {"value": value, "label": _option_label(name, value), "word": file_word(value)}
-            for value in known
+            for value in options
         ],
     }
 
@@ -129,30 +129,30 @@ def _option_label(name: str, value: str) -> str:
     return labels[name](value) if name in labels else value
 
 
-def take_part(
-    visit: Visit, entries: Sequence[Entry], noun: str, *, size: int = ROWS_A_PAGE
+def paginate(
+    visit: Visit, rows: Sequence[Entry], noun: str, *, size: int = ROWS_A_PAGE
 ) -> tuple[Sequence[Entry], View]:
     """Returns the part of a list that the page shows, and the links to the others.
 
     An exported page filters by itself, so it has the whole list.
     """
-    size = max(len(entries), 1) if visit.links.is_exported else size
-    count = max(1, -(-len(entries) // size))
-    part = min(visit.address.part, count)
-    first = (part - 1) * size
-    shown = entries[first : first + size]
-    return shown, {
+    size = max(len(rows), 1) if visit.links.is_exported else size
+    count = max(1, -(-len(rows) // size))
+    page = min(visit.address.part, count)
+    first = (page - 1) * size
+    visible = rows[first : first + size]
+    return visible, {
         "noun": noun,
         "counted": "tr[data-row]",
-        "shown": len(shown),
+        "shown": len(visible),
         "first": first + 1,
-        "last": first + len(shown),
-        "total": len(entries),
-        "words": count_of(len(entries), noun),
-        "earlier": _other_part(visit, part - 1) if part > 1 else None,
-        "later": _other_part(visit, part + 1) if part < count else None,
+        "last": first + len(visible),
+        "total": len(rows),
+        "words": count_of(len(rows), noun),
+        "earlier": _page_address(visit, page - 1) if page > 1 else None,
+        "later": _page_address(visit, page + 1) if page < count else None,
     }
 
 
-def _other_part(visit: Visit, part: int) -> Any:  # noqa: ANN401 - an address, for a template
-    return make_address(visit.address.view, {**visit.address.values, PART: str(part)})
+def _page_address(visit: Visit, page: int) -> Any:  # noqa: ANN401 - an address, for a template
+    return make_address(visit.address.view, {**visit.address.values, PART: str(page)})

@@ -76,30 +76,34 @@ def list_series(session: Session, *, model: str = "", branch: str = "") -> list[
     With a branch, only series that have a run of that branch among the recent ones.
     """
     names = select(Run.series).where(*([Run.model == model] if model else [])).distinct().subquery()
-    place = _on_branch(session, branch)
-    newest = _newest_id(names, place)
-    latest = _newest_id(names, place, succeeded=True)
-    places = select(newest.label("newest"), latest.label("latest")).select_from(names).subquery()
+    scope = _branch_scope(session, branch)
+    newest = _newest_id(names, scope)
+    latest = _newest_id(names, scope, succeeded=True)
+    newest_ids = (
+        select(newest.label("newest"), latest.label("latest")).select_from(names).subquery()
+    )
     statement = (
-        select(Run, places.c.latest)
-        .join(places, Run.id == places.c.newest)
+        select(Run, newest_ids.c.latest)
+        .join(newest_ids, Run.id == newest_ids.c.newest)
         .options(defer(Run.pins), defer(Run.artefacts))
     )
-    return sorted((Series(run, latest) for run, latest in session.execute(statement)), key=_place)
+    return sorted(
+        (Series(run, latest) for run, latest in session.execute(statement)), key=_sort_key
+    )
 
 
-def _place(entry: Series) -> tuple[object, ...]:
+def _sort_key(series: Series) -> tuple[object, ...]:
     """Where a series stands in lists; thread counts in the order of numbers."""
-    run = entry.run
-    what = (run.model, run.device, run.precision or "", run.backend or "", run.method or "")
-    return (*what, run.threads or 0, run.variant or "", run.sme_mode)
+    run = series.run
+    identity = (run.model, run.device, run.precision or "", run.backend or "", run.method or "")
+    return (*identity, run.threads or 0, run.variant or "", run.sme_mode)
 
 
-Place = tuple[str, datetime]
+BranchScope = tuple[str, datetime]
 """A branch, and when the oldest of the recent runs was measured."""
 
 
-def _on_branch(session: Session, branch: str) -> Place | None:
+def _branch_scope(session: Session, branch: str) -> BranchScope | None:
     """Where to look for a branch's runs: without an end, a rare branch would read every run."""
     if not branch:
         return None
@@ -109,28 +113,28 @@ def _on_branch(session: Session, branch: str) -> Place | None:
 
 
 def _newest_id(
-    names: Subquery, place: Place | None, *, succeeded: bool = False
+    names: Subquery, scope: BranchScope | None, *, succeeded: bool = False
 ) -> ScalarSelect[int]:
     """The newest run of each series: a walk down one index."""
     run = aliased(Run)
     conditions = [run.series == names.c.series]
-    if place is not None:
-        conditions += [run.git_branch == place[0], run.measured_at >= place[1]]
+    if scope is not None:
+        conditions += [run.git_branch == scope[0], run.measured_at >= scope[1]]
     # Written as a difference, so that no database takes the index of the status.
     conditions += [run.status != FAILED] if succeeded else []
     newest_first = (run.measured_at.desc(), run.id.desc())
-    chosen = select(run.id).where(*conditions).order_by(*newest_first).limit(1)
-    return chosen.correlate(names).scalar_subquery()
+    newest = select(run.id).where(*conditions).order_by(*newest_first).limit(1)
+    return newest.correlate(names).scalar_subquery()
 
 
-def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
+def list_metrics(session: Session, all_series: Iterable[Series]) -> list[str]:
     """Returns the names of the metrics that the latest runs have."""
-    ids = {entry.latest_id for entry in series if entry.latest_id is not None}
+    ids = {series.latest_id for series in all_series if series.latest_id is not None}
     timed = select(Metric.name).join(Metric.run).where(Run.representative).distinct()
     return list(set(_select(session, timed, Metric.run_id, ids)))
 
 
-def list_branches(session: Session, most: int) -> list[str]:
+def list_branches(session: Session, limit: int) -> list[str]:
     """Returns the branches that were measured last, sorted by name."""
     recent = select(Run.id).order_by(Run.measured_at.desc()).limit(RECENT_RUNS).subquery()
     statement = (
@@ -139,14 +143,14 @@ def list_branches(session: Session, most: int) -> list[str]:
         .where(Run.git_branch.is_not(None), Run.git_branch != "")
         .group_by(Run.git_branch)
         .order_by(func.max(Run.measured_at).desc())
-        .limit(most)
+        .limit(limit)
     )
     return sorted(branch for branch in session.scalars(statement) if branch)
 
 
-def list_newest(session: Session, most: int) -> list[int]:
+def list_newest(session: Session, limit: int) -> list[int]:
     """Returns the newest runs."""
-    statement = select(Run.id).order_by(*NEWEST_FIRST).limit(most)
+    statement = select(Run.id).order_by(*NEWEST_FIRST).limit(limit)
     return list(session.scalars(statement))
 
 
@@ -160,8 +164,8 @@ def list_keys(session: Session, first: int, count: int) -> dict[int, str]:
     """Returns the keys of the runs with the numbers from `first` on, `count` of them at most."""
     # A damaged store may name any number, and SQLite is asked for none that is larger than its own.
     last = min(first + count - 1, _LARGEST_ID)
-    wanted = select(Run.id, Run.key).where(Run.id >= first, Run.id <= last)
-    return {row.id: row.key for row in session.execute(wanted)}
+    statement = select(Run.id, Run.key).where(Run.id >= first, Run.id <= last)
+    return {row.id: row.key for row in session.execute(statement)}
 
 
 def find_by_key(session: Session, begin: str) -> Run | None:
@@ -183,38 +187,38 @@ def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int,
 
 
 def load_latest(
-    session: Session, series: Iterable[Series], metric: str
+    session: Session, all_series: Iterable[Series], metric: str
 ) -> tuple[dict[int, Run], dict[int, Metric]]:
     """Returns the latest run of each series, and the metric of each that has it, by run."""
-    runs = load_runs(session, (entry.latest_id for entry in series if entry.latest_id))
+    runs = load_runs(session, (series.latest_id for series in all_series if series.latest_id))
     return runs, load_values(session, runs.values(), metric)
 
 
 def load_newest_values(
-    session: Session, series: Iterable[Series], metric: str, *, branch: str, most: int
+    session: Session, all_series: Iterable[Series], metric: str, *, branch: str, limit: int
 ) -> dict[str, list[float]]:
     """Returns the newest values of each series, the oldest first, by series."""
-    place = _on_branch(session, branch)
-    found = defaultdict[str, list[tuple[datetime, float]]](list)
-    for names in batches(sorted({entry.run.series for entry in series}), _SERIES_AT_ONCE):
-        parts = [select(_newest_values(name, metric, place, most).subquery()) for name in names]
-        for row in session.execute(union_all(*parts)):
-            found[row.series].append((row.measured_at, row.value))
-    return {name: [value for _, value in sorted(rows)] for name, rows in found.items()}
+    scope = _branch_scope(session, branch)
+    values_by_series = defaultdict[str, list[tuple[datetime, float]]](list)
+    for names in batches(sorted({series.run.series for series in all_series}), _SERIES_AT_ONCE):
+        selects = [select(_newest_values(name, metric, scope, limit).subquery()) for name in names]
+        for row in session.execute(union_all(*selects)):
+            values_by_series[row.series].append((row.measured_at, row.value))
+    return {name: [value for _, value in sorted(rows)] for name, rows in values_by_series.items()}
 
 
 def _newest_values(
-    series: str, metric: str, place: Place | None, most: int
+    series: str, metric: str, scope: BranchScope | None, limit: int
 ) -> Select[str, datetime, float]:
     conditions = [Run.series == series, Run.representative]
-    if place is not None:
-        conditions += [Run.git_branch == place[0], Run.measured_at >= place[1]]
+    if scope is not None:
+        conditions += [Run.git_branch == scope[0], Run.measured_at >= scope[1]]
     return (
         select(Run.series, Run.measured_at, Metric.value)
         .join(Metric, and_(Metric.run_id == Run.id, Metric.name == metric))
         .where(*conditions)
         .order_by(*NEWEST_FIRST)
-        .limit(most)
+        .limit(limit)
     )
 
 
@@ -235,11 +239,11 @@ def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:
         .correlate(run)
         .scalar_subquery()
     )
-    found: dict[int, int] = {}
-    for batch in batches([entry.id for entry in runs]):
+    predecessors: dict[int, int] = {}
+    for batch in batches([later.id for later in runs]):
         rows = session.execute(select(run.id, before).where(run.id.in_(batch)))
-        found |= {run_id: other for run_id, other in rows if other is not None}
-    return found
+        predecessors |= {run_id: before_id for run_id, before_id in rows if before_id is not None}
+    return predecessors
 
 
 def find_sme_sides(session: Session, run: Run) -> list[Run]:
@@ -253,21 +257,21 @@ def find_sme_sides(session: Session, run: Run) -> list[Run]:
     return list(session.scalars(statement.order_by(Run.sme_mode)))
 
 
-def differ_in_sme_alone(off: Run, on: Run) -> bool:
+def differ_in_sme_only(off: Run, on: Run) -> bool:
     """Whether two runs of one configuration are of the same program, runner and commit."""
     if off.revision is not None or on.revision is not None:
         return off.revision == on.revision
-    places = [(run.run_name, run.run_path, run.measured_at) for run in (off, on)]
-    return places[0] == places[1]
+    origins = [(run.run_name, run.run_path, run.measured_at) for run in (off, on)]
+    return origins[0] == origins[1]
 
 
 def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Baseline]]:
     """Returns the pinned baselines of each series, the newest first."""
-    found: dict[str, list[Baseline]] = {}
+    baselines_by_series: dict[str, list[Baseline]] = {}
     newest_first = select(Baseline).order_by(Baseline.pinned_at.desc(), Baseline.name)
     for row in _select(session, newest_first, Baseline.series, set(series)):
-        found.setdefault(row.series, []).append(row)
-    return found
+        baselines_by_series.setdefault(row.series, []).append(row)
+    return baselines_by_series
 
 
 def load_trend(

@@ -9,7 +9,7 @@ from etprof._version import __version__
 from etprof.base.html_template import read_package_file, template_environment
 from etprof.base.units import count_of, format_range, format_value
 from etprof.dashboard.addresses import Address, make_address, pages
-from etprof.dashboard.parts import config_words, facts_of, how_words, sme_label
+from etprof.dashboard.parts import config_label, facts_of, sme_label, variant_label
 from etprof.history.metric_names import metric_label
 from etprof.history.tables import format_commit, format_moment
 
@@ -37,10 +37,10 @@ def answer(visit: Visit) -> tuple[bytes, bool]:
     Raises NoSuchPageError where there is nothing.
     """
     address = visit.address
-    shown = pages()[address.view].show(visit)
-    if isinstance(shown, bytes):
-        return shown, True
-    page = _render(address.view, address, visit.links, shown, visit.catalogue.run_count)
+    content = pages()[address.view].show(visit)
+    if isinstance(content, bytes):
+        return content, True
+    page = _render(address.view, address, visit.links, content, visit.catalogue.run_count)
     return page.encode(), False
 
 
@@ -82,7 +82,7 @@ def _environment() -> jinja2.Environment:
         "label": metric_label, "sme": sme_label, "moment": format_moment, "commit": format_commit,
     }  # fmt: skip
     environment.globals |= {
-        "at": _address, "facts_of": facts_of, "how_words": how_words, "config_words": config_words,
+        "at": _address, "facts_of": facts_of, "variant_label": variant_label, "config_label": config_label,
         "number": format_value, "range_of": format_range,
     }  # fmt: skip
     return environment

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from etprof.dashboard.visit import Kept
+    from etprof.dashboard.visit import PageCache
     from etprof.history.store import Store
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -66,37 +66,39 @@ def create_app(store: Store, host_names: tuple[str, ...] | None = _LOOPBACK_NAME
     It answers only to `host_names`, so that no web page can reach it through a name of its own that
     points to this machine (DNS rebinding); None takes any name.
     """
-    kept: Kept = {}
+    cache: PageCache = {}
 
     def respond(request: Request) -> Response:
         host = request.headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if host_names is not None and name not in host_names:
             return PlainTextResponse("this dashboard answers to localhost only", 421)
-        return _respond(store, kept, request.path_params["name"], dict(request.query_params))
+        return _respond(store, cache, request.path_params["name"], dict(request.query_params))
 
     return Starlette(routes=[Route("/{name:path}", respond, methods=["GET"])])
 
 
-def _respond(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Response:
+def _respond(store: Store, cache: PageCache, name: str, query: dict[str, str]) -> Response:
     if not name:
         return RedirectResponse("overview", headers=_COMMON_HEADERS)
     if name in ASSETS:
         return Response(read_asset(name), media_type=ASSETS[name], headers=_COMMON_HEADERS)
     try:
-        return _respond_with_page(store, kept, name, query)
+        return _respond_with_page(store, cache, name, query)
     except NoSuchPageError as error:
         return _problem(404, "No such page", str(error))
     except EtprofError as error:
         return _problem(503, "The history cannot be read", str(error))
 
 
-def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Response:
+def _respond_with_page(
+    store: Store, cache: PageCache, name: str, query: dict[str, str]
+) -> Response:
     if name not in pages():
         msg = "the dashboard has no page of this name"
         raise NoSuchPageError(msg)
     with store.session() as session:
-        catalogue = Catalogue(session, kept=kept)
+        catalogue = Catalogue(session, cache=cache)
         links = ServedLinks(catalogue.link_of)
         visit = Visit(make_address(name, query), links, catalogue)
         content, is_report = answer(visit)
@@ -136,11 +138,11 @@ def listen(host: str, port: int, *, beyond_loopback: bool = False) -> socket.soc
 def _resolve(host: str, port: int) -> tuple[int, str]:
     """Returns the address family and the numeric address, so that both are judged and bound."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         msg = f"--host {host} is not an address of this machine; use 127.0.0.1"
         raise UsageError(msg) from error
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     return family, str(address[0])
 
 
@@ -154,9 +156,9 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._wait()
         waiting = [
-            (each._timer.when(), number, each)
-            for number, each in enumerate(self.connections)
-            if isinstance(each, PatientProtocol) and each._timer is not None
+            (protocol._timer.when(), number, protocol)
+            for number, protocol in enumerate(self.connections)
+            if isinstance(protocol, PatientProtocol) and protocol._timer is not None
         ]
         if len(waiting) > MOST_WAITING:
             oldest = min(waiting)[2]

@@ -41,9 +41,9 @@ class NoSuchPageError(InputFileError):
 
 
 Kind = TypeVar("Kind")
-Kept = dict[tuple[Hashable, ...], Any]
-"""What a server keeps from page to page; the state of the store is part of every key."""
-_MOST_KEPT: Final = 500
+PageCache = dict[tuple[Hashable, ...], Any]
+"""What a server caches between requests; the state of the store is part of every key."""
+_MOST_CACHED: Final = 500
 _BLOCK: Final = 512
 """Runs whose keys are read together; a page's links are mostly to neighbours."""
 _LONGEST_ID: Final = 10
@@ -52,8 +52,8 @@ _LONGEST_ID: Final = 10
 
 def metric_key(name: str) -> tuple[int, str]:
     """Sorts metrics, the headline first."""
-    known = list(METRICS)
-    return (known.index(name) if name in METRICS else len(known), name)
+    names = list(METRICS)
+    return (names.index(name) if name in METRICS else len(names), name)
 
 
 class Catalogue:
@@ -63,32 +63,32 @@ class Catalogue:
     """
 
     def __init__(
-        self, session: Session, *, most_branches: int = 100, kept: Kept | None = None
+        self, session: Session, *, most_branches: int = 100, cache: PageCache | None = None
     ) -> None:
         self.session = session
-        self._kept = {} if kept is None else kept
+        self._cache = {} if cache is None else cache
         self._most_branches = most_branches
         self.run_count, self._newest = count_runs(session)
 
     def series(self, branch: str = "") -> list[Series]:
         """All series, or those with recent runs of a branch."""
-        return self.keep(lambda: list_series(self.session, branch=branch), "series", branch)
+        return self.cached(lambda: list_series(self.session, branch=branch), "series", branch)
 
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics on offer, the headline first."""
-        return self.keep(
+        return self.cached(
             lambda: sorted(list_metrics(self.session, self.series()), key=metric_key), "metrics"
         )
 
     @property
     def branches(self) -> list[str]:
         """Branches on offer."""
-        return self.keep(lambda: list_branches(self.session, self._most_branches), "branches")
+        return self.cached(lambda: list_branches(self.session, self._most_branches), "branches")
 
     def gate(self) -> Gate:
         """The gate of this store, with what it knows of devices kept from page to page."""
-        of_devices: Known = self.keep(dict, "devices")
+        of_devices: Known = self.cached(dict, "devices")
         return Gate(self.session, of_devices=of_devices)
 
     @property
@@ -99,19 +99,19 @@ class Catalogue:
     def link_of(self, number: int) -> str:
         """Returns what links call a run: the beginning of its key, which no store changes."""
         block = number // _BLOCK
-        keys = self.keep(lambda: list_keys(self.session, block * _BLOCK, _BLOCK), "keys", block)
+        keys = self.cached(lambda: list_keys(self.session, block * _BLOCK, _BLOCK), "keys", block)
         return keys.get(number, str(number))[:LINK_DIGITS]
 
-    def keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
-        """Returns what is kept under a name for this state of the store, else reads it."""
+    def cached(self, load: Callable[[], Kind], *name: Hashable) -> Kind:
+        """Returns the cached object of this name and state of the store, else loads it."""
         key = (self.run_count, self._newest, *name)
         with suppress(KeyError):
-            found: Kind = self._kept[key]
-            return found
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        self._kept[key] = made = read()
-        return made
+            cached: Kind = self._cache[key]
+            return cached
+        if len(self._cache) >= _MOST_CACHED:
+            self._cache.clear()
+        self._cache[key] = loaded = load()
+        return loaded
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.dashboard.addresses import FIND, Page, words_match
-from etprof.dashboard.parts import View, facts_of, filter_form, take_part
+from etprof.dashboard.addresses import FIND, Page, matches_search
+from etprof.dashboard.parts import View, facts_of, filter_form, paginate
 from etprof.dashboard.queries import list_failures
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ def show(visit: Visit) -> View:
     """Returns what the template shows."""
     filters = dict(visit.address.filters)
     find = filters.pop(FIND, "")
-    found = list_failures(visit.session, filters, limit=MOST)
-    kept = [run for run in found if words_match(find, facts_of(run))]
-    shown, pager = take_part(visit, kept, "failed run")
-    facts = [facts_of(entry.run) | {"branch": ""} for entry in visit.catalogue.series()]
+    failures = list_failures(visit.session, filters, limit=MOST)
+    matching = [run for run in failures if matches_search(find, facts_of(run))]
+    visible, pager = paginate(visit, matching, "failed run")
+    facts = [facts_of(series.run) | {"branch": ""} for series in visit.catalogue.series()]
     branches = [{"branch": branch} for branch in visit.catalogue.branches]
     return {
         "title": "Failures",
         "form": filter_form(visit, [*facts, *branches]),
-        "runs": shown,
+        "runs": visible,
         "pager": pager,
-        "most": MOST if len(found) == MOST else None,
+        "most": MOST if len(failures) == MOST else None,
     }
 
 

@@ -8,12 +8,12 @@ from etprof.dashboard.addresses import Page
 from etprof.dashboard.parts import (
     View,
     choose_metric,
-    config_words,
+    config_label,
     facts_of,
     filter_form,
+    paginate,
     passes,
     sme_label,
-    take_part,
 )  # fmt: skip
 from etprof.dashboard.queries import load_latest
 from etprof.views.charts import plain_bars
@@ -31,15 +31,21 @@ _GROUPS_A_PAGE: Final = 15
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     metric = choose_metric(visit)
-    series = [e for e in visit.catalogue.series() if e.latest_id and e.run.representative]
-    kept = [entry for entry in series if passes(facts_of(entry.run), visit.address.filters)]
-    shown, pager = take_part(visit, _places(kept), "configuration", size=_GROUPS_A_PAGE)
-    _, values = load_latest(visit.session, (entry for group in shown for entry in group), metric)
-    groups = [_group(entries, values) for entries in shown]
+    all_series = [e for e in visit.catalogue.series() if e.latest_id and e.run.representative]
+    selected = [
+        series for series in all_series if passes(facts_of(series.run), visit.address.filters)
+    ]
+    visible, pager = paginate(
+        visit, _group_by_config(selected), "configuration", size=_GROUPS_A_PAGE
+    )
+    _, values = load_latest(
+        visit.session, (series for group in visible for series in group), metric
+    )
+    groups = [_group(group, values) for group in visible]
     return {
         "title": "Models side by side",
         "form": filter_form(
-            visit, (facts_of(entry.run) for entry in series), metric=visit.catalogue.metrics
+            visit, (facts_of(series.run) for series in all_series), metric=visit.catalogue.metrics
         ),
         "metric": metric,
         "groups": [group for group in groups if group["rows"]],
@@ -47,28 +53,28 @@ def show(visit: Visit) -> View:
     }
 
 
-def _places(series: Sequence[Series]) -> list[list[Series]]:
+def _group_by_config(all_series: Sequence[Series]) -> list[list[Series]]:
     """Series that differ in their model alone."""
-    places: dict[tuple[str, ...], list[Series]] = {}
-    for entry in series:
-        facts = facts_of(entry.run)
+    groups: dict[tuple[str, ...], list[Series]] = {}
+    for series in all_series:
+        facts = facts_of(series.run)
         shared = [facts[n] for n in ("device", "precision", "backend", "threads", "sme")]
-        place = (*shared, entry.run.method or "", entry.run.variant or "")
-        places.setdefault(place, []).append(entry)
-    return [places[place] for place in sorted(places)]
+        key = (*shared, series.run.method or "", series.run.variant or "")
+        groups.setdefault(key, []).append(series)
+    return [groups[key] for key in sorted(groups)]
 
 
-def _group(series: list[Series], values: Mapping[int, Metric]) -> View:
+def _group(group: list[Series], values: Mapping[int, Metric]) -> View:
     """The models of one configuration, the smallest value first."""
-    found = [(entry, values.get(entry.latest_id or 0)) for entry in series]
-    known = [(entry, value) for entry, value in found if value is not None]
-    known.sort(key=lambda pair: pair[1].value)
-    bars = plain_bars([value.value for _, value in known])
+    latest = [(series, values.get(series.latest_id or 0)) for series in group]
+    measured = [(series, value) for series, value in latest if value is not None]
+    measured.sort(key=lambda pair: pair[1].value)
+    bars = plain_bars([value.value for _, value in measured])
     return {
-        "name": f"{config_words(series[0].run)} · {sme_label(series[0].run.sme_mode)}",
+        "name": f"{config_label(group[0].run)} · {sme_label(group[0].run.sme_mode)}",
         "rows": [
-            {"series": entry, "value": value, "bar": bar}
-            for (entry, value), bar in zip(known, bars, strict=True)
+            {"series": series, "value": value, "bar": bar}
+            for (series, value), bar in zip(measured, bars, strict=True)
         ],
     }
 

@@ -13,13 +13,13 @@ from etprof.dashboard.parts import (
     choose_metric,
     facts_of,
     filter_form,
+    paginate,
     passes,
     sme_key,
     sme_label,
-    take_part,
 )  # fmt: skip
 from etprof.dashboard.queries import (
-    differ_in_sme_alone,
+    differ_in_sme_only,
     load_latest,
     load_newest_values,
     load_runs,
@@ -66,20 +66,22 @@ def show(visit: Visit) -> View:
     """Returns what the template shows."""
     metric = choose_metric(visit)
     groups: dict[str, Group] = {}
-    for entry in visit.catalogue.series(visit.address["branch"]):
-        groups.setdefault(entry.config, {})[entry.run.sme_mode] = entry
-    kept = [g for g in groups.values() if passes(facts_of(_newest(g)), visit.address.filters)]
+    for series in visit.catalogue.series(visit.address["branch"]):
+        groups.setdefault(series.config, {})[series.run.sme_mode] = series
+    selected = [g for g in groups.values() if passes(facts_of(_newest(g)), visit.address.filters)]
     judge = Judge(visit.catalogue, metric)
     references = _references(visit, groups.values(), judge, metric)
-    worse = _worse(kept, references)
-    places = {id(each.group): number for number, each in reversed(list(enumerate(worse)))}
-    kept.sort(key=lambda group: (places.get(id(group), len(groups)), not _has_failed(group)))
-    shown, pager = take_part(visit, kept, "configuration")
+    worse = _worse(selected, references)
+    ranks = {
+        id(regression.group): number for number, regression in reversed(list(enumerate(worse)))
+    }
+    selected.sort(key=lambda group: (ranks.get(id(group), len(groups)), not _has_failed(group)))
+    visible, pager = paginate(visit, selected, "configuration")
     modes = sorted({mode for group in groups.values() for mode in group}, key=sme_key)
-    every = [entry for group in shown for entry in group.values()]
+    every = [series for group in visible for series in group.values()]
     runs, values = load_latest(visit.session, every, metric)
     branch = visit.address["branch"]
-    lines = load_newest_values(visit.session, every, metric, branch=branch, most=_SPARK_RUNS)
+    lines = load_newest_values(visit.session, every, metric, branch=branch, limit=_SPARK_RUNS)
     loaded = OverviewData(runs, values, references, judge, lines)
     facts = (facts_of(_newest(group)) for group in groups.values())
     branches = ["", *visit.catalogue.branches]
@@ -90,7 +92,7 @@ def show(visit: Visit) -> View:
         "modes": modes,
         "worse": worse[:_MOST_WORSE],
         "more_worse": max(len(worse) - _MOST_WORSE, 0),
-        "rows": [_row(group, modes, loaded) for group in shown],
+        "rows": [_row(group, modes, loaded) for group in visible],
         "pager": pager,
     }
 
@@ -99,33 +101,33 @@ def _references(
     visit: Visit, groups: Iterable[Group], judge: Judge, metric: str
 ) -> Mapping[int, Reference]:
     """How the newest run of every series compares, by run: known before any row can be first."""
-    entries = [entry for group in groups for entry in group.values()]
+    all_series = [series for group in groups for series in group.values()]
 
     def read() -> Mapping[int, Reference]:
-        runs = load_runs(visit.session, (e.latest_id for e in entries if e.latest_id))
+        runs = load_runs(visit.session, (e.latest_id for e in all_series if e.latest_id))
         return judge.references(runs.values())
 
-    return visit.catalogue.keep(read, "references", metric, visit.address["branch"])
+    return visit.catalogue.cached(read, "references", metric, visit.address["branch"])
 
 
 def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list[Regression]:
     """Every regression, the largest first."""
-    found = [
-        Regression(group, entry, reference)
+    regressions = [
+        Regression(group, series, reference)
         for group in groups
-        for entry in group.values()
-        if (reference := references.get(entry.latest_id or 0)) is not None
+        for series in group.values()
+        if (reference := references.get(series.latest_id or 0)) is not None
         and reference.change["colour"] == WORSE
     ]
-    return sorted(found, key=lambda each: -abs(each.reference.change["size"]))
+    return sorted(regressions, key=lambda regression: -abs(regression.reference.change["size"]))
 
 
 def _has_failed(group: Group) -> bool:
-    return any(entry.run.status == FAILED for entry in group.values())
+    return any(series.run.status == FAILED for series in group.values())
 
 
 def _newest(group: Group) -> Run:
-    return max((entry.run for entry in group.values()), key=lambda run: run.measured_at)
+    return max((series.run for series in group.values()), key=lambda run: run.measured_at)
 
 
 def _row(group: Group, modes: Sequence[str], loaded: OverviewData) -> View:
@@ -139,17 +141,17 @@ def _row(group: Group, modes: Sequence[str], loaded: OverviewData) -> View:
     }
 
 
-def _cell(entry: Series | None, loaded: OverviewData) -> View | None:
+def _cell(series: Series | None, loaded: OverviewData) -> View | None:
     """One SME mode's latest value and its change; None where it was never measured."""
-    if entry is None:
+    if series is None:
         return None
-    reference = loaded.references.get(entry.latest_id or 0)
+    reference = loaded.references.get(series.latest_id or 0)
     return {
-        "series": entry,
-        "value": loaded.values.get(entry.latest_id or 0),
+        "series": series,
+        "value": loaded.values.get(series.latest_id or 0),
         "change": reference.change if reference else None,
         "compare": reference.compare_address if reference else None,
-        "spark": sparkline(loaded.lines.get(entry.run.series, ())),
+        "spark": sparkline(loaded.lines.get(series.run.series, ())),
     }
 
 
@@ -177,7 +179,7 @@ def _why_not_compared(off: Run | None, on: Run | None, loaded: OverviewData) -> 
         return "not representative: times mean nothing"
     if off.id not in loaded.values or on.id not in loaded.values:
         return "not measured on both sides"
-    return "" if differ_in_sme_alone(off, on) else "the newest runs differ in more than SME"
+    return "" if differ_in_sme_only(off, on) else "the newest runs differ in more than SME"
 
 
 PAGE = Page(

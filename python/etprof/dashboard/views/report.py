@@ -53,14 +53,14 @@ def read_report(run: Run) -> tuple[bytes | None, str]:
     has that manifest, only a regular file called report.html is opened, no symbolic link, and given
     out only if it begins as etprof's do and names that manifest.
     """
-    place = find_run_directory(run)
-    if place.folder is None:
-        return None, place.reason
-    content = _read(place.folder / NAME)
+    directory = find_run_directory(run)
+    if directory.folder is None:
+        return None, directory.reason
+    content = _read(directory.folder / NAME)
     head = _HEAD.match(content[:_HEAD_BYTES]) if content else None
     if head is None:
         return None, "there is no report of etprof's in its run directory"
-    if place.manifest_sha256 not in (head["runs"] or b"").decode().split():
+    if directory.manifest_sha256 not in (head["runs"] or b"").decode().split():
         return None, _OF_ANOTHER
     return content, ""
 

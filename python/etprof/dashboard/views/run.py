@@ -56,10 +56,12 @@ def show(visit: Visit) -> View:
 def _rows(visit: Visit, run: Run, values: dict[str, Metric]) -> list[View]:
     """Every metric with its change against the baseline."""
     names = sorted(values, key=metric_key)
-    found = {name: Judge(visit.catalogue, name).references([run]).get(run.id) for name in names}
+    references = {
+        name: Judge(visit.catalogue, name).references([run]).get(run.id) for name in names
+    }
     return [
         {"value": values[name], "change": reference.change if reference else None}
-        for name, reference in found.items()
+        for name, reference in references.items()
     ]
 
 
@@ -81,23 +83,26 @@ def _comparisons(visit: Visit, run: Run, before: int | None) -> list[tuple[str, 
     """What this run may be set beside."""
     if run.status == FAILED:
         return []
-    found = [("the run before", before, run.id)] if before else []
+    pairs = [("the run before", before, run.id)] if before else []
     for side in find_sme_sides(visit.session, run):
         pair = (run.id, side.id) if run.sme_mode == "off" else (side.id, run.id)
-        found.append((f"{sme_label(side.sme_mode)} of the same run", *pair))
+        pairs.append((f"{sme_label(side.sme_mode)} of the same run", *pair))
     pinned = load_baselines(visit.session, [run.series]).get(run.series, [])
-    found += [(f"baseline {b.name}", b.run_id, run.id) for b in pinned if b.run_id != run.id]
-    return [(label, compare_address(*pair)) for label, *pair in found]
+    pairs += [(f"baseline {b.name}", b.run_id, run.id) for b in pinned if b.run_id != run.id]
+    return [(label, compare_address(*pair)) for label, *pair in pairs]
 
 
 def _artefacts(run: Run) -> list[tuple[str, str]]:
     """Names, sizes and hashes of the files the run was made with."""
     lines = []
     for name, facts in sorted(run.artefacts.items()):
-        known = facts if isinstance(facts, dict) else {}
-        size = known.get("size_bytes")
-        words = [format_size(size) if isinstance(size, int | float) else "", known.get("sha256")]
-        lines.append((name, " · ".join(str(word) for word in words if word)))
+        artefact = facts if isinstance(facts, dict) else {}
+        size = artefact.get("size_bytes")
+        details = [
+            format_size(size) if isinstance(size, int | float) else "",
+            artefact.get("sha256"),
+        ]
+        lines.append((name, " · ".join(str(detail) for detail in details if detail)))
     return lines
 
 

@@ -13,7 +13,7 @@ from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import (
     View,
     choose_metric,
-    config_words,
+    config_label,
     filter_form,
     sme_key,
     sme_label,
@@ -40,25 +40,25 @@ AXES: Final = ("time", "commits")
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     metric = choose_metric(visit)
-    series = [s for s in visit.catalogue.series() if s.config == visit.address["config"]]
-    if not series:
+    all_series = [s for s in visit.catalogue.series() if s.config == visit.address["config"]]
+    if not all_series:
         msg = "no configuration with this address in this history"
         raise NoSuchPageError(msg)
-    series.sort(key=lambda entry: sme_key(entry.run.sme_mode))
-    chosen = [s.run for s in series if visit.address["sme"] in ("", s.run.sme_mode)]
-    lines = {run.sme_mode: _line(visit, run, metric) for run in chosen if run.representative}
+    all_series.sort(key=lambda series: sme_key(series.run.sme_mode))
+    runs = [s.run for s in all_series if visit.address["sme"] in ("", s.run.sme_mode)]
+    lines = {run.sme_mode: _line(visit, run, metric) for run in runs if run.representative}
     unit = METRICS[metric].unit if metric in METRICS else ""
-    run = series[0].run
+    run = all_series[0].run
     return {
         "title": f"{run.model}: trend",
         "run": run,
-        "words": config_words(run),
+        "words": config_label(run),
         "metric": metric,
         "form": filter_form(
             visit,
             (),
             metric=visit.catalogue.metrics,
-            sme=["", *(entry.run.sme_mode for entry in series)],
+            sme=["", *(series.run.sme_mode for series in all_series)],
             branch=["", *visit.catalogue.branches],
             axis=list(AXES),
         ),
@@ -111,10 +111,12 @@ def _changes(sme: str, line: Line, metric: str) -> list[View]:
         METRICS[metric].unit, METRICS[metric].higher_is_better
     )  # fmt: skip
     rows = []
-    for place, change in enumerate(line.changes):
+    for position, change in enumerate(line.changes):
         before, after = (
             median(point.value or 0.0 for point in measured[begin:end])
-            for begin, end in itertools.pairwise((edges[place], change.start, edges[place + 2]))
+            for begin, end in itertools.pairwise(
+                (edges[position], change.start, edges[position + 2])
+            )
         )
         is_worse = (after < before) == rises
         ends = measured[change.earliest - 1], measured[change.latest]
