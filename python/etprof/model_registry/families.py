@@ -33,9 +33,9 @@ _MOST_PARAMETERS: Final = 10**9
 _TOKENS: Final = 32
 _MOST_CONFIG_BYTES: Final = 2**24
 _IMPLEMENTATIONS: Final = frozenset(
-    f"{start}{what}_implementation{end}"
+    f"{start}{component}_implementation{end}"
     for start in ("", "_")
-    for what in ("attn", "experts")
+    for component in ("attn", "experts")
     for end in ("", "_internal")
 )
 """Entries of a config.json that choose how a part of a model is computed."""
@@ -64,9 +64,9 @@ class Family:
 
 def find_family(name: str) -> tuple[Family, str] | None:
     """Returns the family that `name` begins with, and the rest; None where it names none."""
-    prefix, colon, rest = name.partition(":")
+    prefix, colon, model_name = name.partition(":")
     family = FAMILIES.get(prefix) if colon else None
-    return None if family is None else (family, rest)
+    return None if family is None else (family, model_name)
 
 
 def executorch_names() -> Mapping[str, tuple[str, str]]:
@@ -79,18 +79,18 @@ def executorch_names() -> Mapping[str, tuple[str, str]]:
 
 def short_name(name: str) -> str:
     """Returns the name of a family's model for files, such as `torchvision_resnet18`."""
-    prefix, _, rest = name.partition(":")
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{prefix}_{Path(rest).name}")
+    prefix, _, model_name = name.partition(":")
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{prefix}_{Path(model_name).name}")
 
 
 def load_class(name: str) -> type[EagerModelBase]:
     """Returns a class for the model; raises BuildError for a package that is missing."""
     from etprof.model_registry.eager_model import EagerModelBase
 
-    found = find_family(name)
-    if found is None:
+    match = find_family(name)
+    if match is None:
         raise UsageError(f"{name!r} names no family of models; known: {', '.join(FAMILIES)}")
-    family, rest = found
+    family, model_name = match
     if not family.is_installed:
         raise BuildError(f"model {name!r} needs {family.package}: pip install {family.package}")
 
@@ -100,7 +100,7 @@ def load_class(name: str) -> type[EagerModelBase]:
         @cached_property
         def _built(self) -> tuple[torch.nn.Module, Inputs]:
             with _nothing_downloaded(name):
-                return family.build(rest)
+                return family.build(model_name)
 
         def get_eager_model(self) -> torch.nn.Module:
             """Returns the network."""
@@ -148,20 +148,20 @@ def _import(package: str) -> Any:  # noqa: ANN401 - a module
         raise BuildError(f"{msg}; {fitting}") from error
 
 
-def _check_known(family: str, name: str, known: list[str]) -> None:
-    if not _NAME.fullmatch(name) or name not in known:
-        hint = suggest(name, known) if _NAME.fullmatch(name) else ""
-        raise UsageError(f"{family} has no model {name!r}{hint or ';'} it has {len(known)}")
+def _check_name(family: str, name: str, names: list[str]) -> None:
+    if not _NAME.fullmatch(name) or name not in names:
+        hint = suggest(name, names) if _NAME.fullmatch(name) else ""
+        raise UsageError(f"{family} has no model {name!r}{hint or ';'} it has {len(names)}")
 
 
 def _build_torchvision(name: str) -> tuple[torch.nn.Module, Inputs]:
     import torch
 
     models = _import("torchvision").models
-    _check_known("torchvision", name, models.list_models())
+    _check_name("torchvision", name, models.list_models())
     builder = models.get_model_builder(name)
-    wanted = inspect.signature(builder).parameters
-    none = {key: None for key in ("weights", "weights_backbone") if key in wanted}
+    parameters = inspect.signature(builder).parameters
+    none = {key: None for key in ("weights", "weights_backbone") if key in parameters}
     weights = next(iter(models.get_model_weights(name)), None)
     crop = getattr(weights.transforms(), "crop_size", 224) if weights is not None else 224
     sides = list(crop) if isinstance(crop, list | tuple) else [crop]
@@ -174,7 +174,7 @@ def _build_timm(name: str) -> tuple[torch.nn.Module, Inputs]:
     import torch
 
     timm = _import("timm")
-    _check_known("timm", name, timm.list_models())
+    _check_name("timm", name, timm.list_models())
     module = timm.create_model(name, pretrained=False)
     size = module.default_cfg.get("input_size", (3, 224, 224))
     return module, (torch.randn(1, *size),)
@@ -316,16 +316,16 @@ def _tensors_only(model: torch.nn.Module, names: list[str]) -> torch.nn.Module:
 
         def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Calls the model by the names of its inputs."""
-            found = self.model(**dict(zip(names, values, strict=True)), return_dict=True)
-            return tuple(value for value in found.values() if isinstance(value, torch.Tensor))
+            outputs = self.model(**dict(zip(names, values, strict=True)), return_dict=True)
+            return tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
 
     return TensorsOnly()
 
 
 def _build_executorch(name: str) -> tuple[torch.nn.Module, Inputs]:
-    known = executorch_names()
-    _check_known("executorch", name, sorted(known))
-    module, kind = known[name]
+    models = executorch_names()
+    _check_name("executorch", name, sorted(models))
+    module, kind = models[name]
     try:
         model = getattr(importlib.import_module(f"executorch.examples.models.{module}"), kind)()
         return model.get_eager_model(), tuple(model.get_example_inputs())

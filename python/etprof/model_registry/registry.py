@@ -59,8 +59,8 @@ class ModelSource:
             return families.load_class(self.name)
         try:
             if self.entry_point is not None:
-                found = self.entry_point.load()
-                return _checked_class(found, self.origin)
+                loaded = self.entry_point.load()
+                return _checked_class(loaded, self.origin)
             module = _import_file(cast("Path", self.file))
         except ModuleNotFoundError as error:
             raise ExportError(
@@ -117,10 +117,10 @@ def find_model(name: str) -> ModelSource:
         return _source_of_file(name)
     models = find_models()
     if name not in models:
-        known = ", ".join(models)
+        names = ", ".join(models)
         hint = _hint(name, models)
         raise UsageError(
-            f"no model is called {name!r}; {hint}known: {known}; or give path/to/file.py:Class"
+            f"no model is called {name!r}; {hint}known: {names}; or give path/to/file.py:Class"
         )
     return models[name]
 
@@ -152,8 +152,8 @@ def load_model(name: str) -> EagerModelBase:
 
 def _folder_models() -> Iterator[ModelSource]:
     """Yields the models of etprof's own folder and of each folder in ETPROF_MODEL_PATH."""
-    user = [entry for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
-    for folder in (*find_model_folders(), *(Path(entry).absolute() for entry in user)):
+    user = [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path]
+    for folder in (*find_model_folders(), *(Path(path).absolute() for path in user)):
         if not folder.is_dir():
             raise UsageError(f"{PATH_VARIABLE} names {folder}, which is not a folder")
         for file in sorted(folder.glob("*/model.py")):
@@ -162,7 +162,7 @@ def _folder_models() -> Iterator[ModelSource]:
 
 def find_model_folders() -> list[Path]:
     """Returns the folder of etprof's own models: installed, or the repository's."""
-    return [Path(entry).resolve() for entry in importlib.import_module("etprof.models").__path__]
+    return [Path(path).resolve() for path in importlib.import_module("etprof.models").__path__]
 
 
 def _entry_point_models() -> Iterator[ModelSource]:
@@ -209,23 +209,23 @@ _OWN_CLASS: Final = (
 
 def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]:
     """Returns the class asked for, or the module's only one with the interface."""
-    own = [
+    classes = [
         value
         for value in vars(module).values()
         if inspect.isclass(value) and value.__module__ == module.__name__ and _has_interface(value)
     ]
-    names = [f"{source.file}:{value.__name__}" for value in own[:_SHOWN_CLASSES]]
+    names = [f"{source.file}:{value.__name__}" for value in classes[:_SHOWN_CLASSES]]
     way_out = f"; give {' or '.join(names)}" if names else _OWN_CLASS
     if source.class_name is not None:
         if not hasattr(module, source.class_name):
             raise UsageError(f"{source.origin} has no class {source.class_name!r}{way_out}")
         return _checked_class(getattr(module, source.class_name), source.origin, way_out)
-    if len(own) != 1:
+    if len(classes) != 1:
         raise ExportError(
-            f"{source.origin} has {count_of(len(own), 'class', 'classes')} with {' and '.join(_INTERFACE)}, not one"
+            f"{source.origin} has {count_of(len(classes), 'class', 'classes')} with {' and '.join(_INTERFACE)}, not one"
             f"{way_out}"
         )
-    return cast("type[EagerModelBase]", own[0])
+    return cast("type[EagerModelBase]", classes[0])
 
 
 def _has_interface(value: type) -> bool:
