@@ -122,7 +122,7 @@ def test_relative_files_are_beside_the_yaml_and_absolute_for_executorch(tmp_path
     config = exporting._config(found, tmp_path)
     assert config["base"]["params"] == str(tmp_path / "p.json")
     assert config["debug"] == {"generate_etrecord": True}
-    assert found.settings.given["base"]["params"] == "p.json"
+    assert found.settings.document["base"]["params"] == "p.json"
 
 
 def test_nothing_is_downloaded_without_being_told(tmp_path: Path) -> None:

@@ -79,15 +79,15 @@ def _run_upstream(plan: LlmPlan, folder: Path) -> None:
     config, log = work / "config.yaml", folder / files.log.name
     # JSON is YAML too.
     write_text(config, json.dumps(_config(plan, work)))
-    words: list[str | Path] = [sys.executable, "-P", "-m", "etprof.export_llm.child", config]
+    command: list[str | Path] = [sys.executable, "-P", "-m", "etprof.export_llm.child", config]
     if plan.weights == "random":
-        words += [plan.paths["base.params"], work / "weights.pth"]
+        command += [plan.paths["base.params"], work / "weights.pth"]
     # To a file, not a pipe: it is read while the export runs, and stays when that is stopped.
     shell: list[str | Path] = ["/bin/sh", "-c", 'log=$1; shift; exec "$@" >"$log" 2>&1', "sh", log]
     try:
         try:
             done = run_command(
-                [*shell, *words],
+                [*shell, *command],
                 timeout_s=plan.request.timeout_s,
                 environment={} if plan.request.download else _OFFLINE,
                 folder=work,
@@ -101,10 +101,10 @@ def _run_upstream(plan: LlmPlan, folder: Path) -> None:
             f"said is in {files.log}"
         )
         raise ExportError(msg) from error
-    made = work / "model.pte"
-    if done.exit_code != 0 or not made.is_file():
+    program = work / "model.pte"
+    if done.exit_code != 0 or not program.is_file():
         raise ExportError(_failure(plan, done, log))
-    made.rename(folder / files.pte.name)
+    program.rename(folder / files.pte.name)
     record = work / "etrecord.bin"
     if record.is_file():
         record.rename(folder / files.etrecord.name)
@@ -123,9 +123,9 @@ def _config(plan: LlmPlan, work: Path) -> dict[str, Any]:
     if plan.weights == "random":
         base["checkpoint"] = str(work / "weights.pth")
     if "base.tokenizer_path" in plan.identities:
-        told = parse_json(base.get("metadata") or "{}")
-        told[TOKENIZER_METHOD] = plan.identities["base.tokenizer_path"].sha256
-        base["metadata"] = json.dumps(told)
+        metadata = parse_json(base.get("metadata") or "{}")
+        metadata[TOKENIZER_METHOD] = plan.identities["base.tokenizer_path"].sha256
+        base["metadata"] = json.dumps(metadata)
     document["export"] = {**document.get("export", {}), "output_name": str(work / "model.pte")}
     if "export.so_library" in plan.paths:
         document["export"]["so_library"] = str(plan.paths["export.so_library"])
@@ -147,7 +147,7 @@ def _failure(plan: LlmPlan, done: Completed, log: Path) -> str:
         # ExecuTorch's reader goes on to advise loading it all the same, which would run it.
         named = next((match[1] for line in lines if (match := _GLOBAL.search(line))), "unknown")
         said = f"{_PICKLE}, for the file's pickle names {named}"
-    way_out = next((out for word, out in _WAYS_OUT if word in said), None)
+    way_out = next((out for pattern, out in _WAYS_OUT if pattern in said), None)
     if way_out is None and done.exit_code == -9:
         way_out = "the system may have lacked memory: export a smaller one, or on another machine"
     way_out = way_out or "change the setting that it speaks of"
@@ -234,9 +234,9 @@ def _split_methods(content: Any) -> tuple[list[str], dict[str, Any]]:  # noqa: A
     plans = content.program.execution_plan
     computing = [plan.name for plan in plans if plan.chains[0].instructions]
     constants = {
-        clean(each.name): [_value(each.values[index].val) for index in each.outputs]
-        for each in plans
-        if each.name not in computing
+        clean(plan.name): [_value(plan.values[index].val) for index in plan.outputs]
+        for plan in plans
+        if plan.name not in computing
     }
     return computing, {k: v[0] if len(v) == 1 else v for k, v in constants.items()}
 

@@ -81,7 +81,7 @@ class LlmPlan:
     @property
     def has_record(self) -> bool:
         """Whether ExecuTorch describes the program, which the YAML alone can forbid."""
-        return bool(self.settings.given.get("debug", {}).get("generate_etrecord", True))
+        return bool(self.settings.document.get("debug", {}).get("generate_etrecord", True))
 
     @property
     def backend(self) -> str:
@@ -100,7 +100,7 @@ class LlmPlan:
         """Returns what was asked, as the export manifest keeps it."""
         return {
             "config": self.identities["config"].model_dump(),
-            "settings": self.settings.given,
+            "settings": self.settings.document,
             "weights": self.weights,
             "files": {k: v.model_dump() for k, v in self.identities.items() if k != "config"},
             "download": self.request.download,
@@ -136,7 +136,7 @@ def plan_export(request: LlmRequest) -> LlmPlan:
     plan = LlmPlan(request, settings, ExportedFiles(Path()), weights, paths)
     folder = request.outdir or Path(f"out_{plan.name}") / "artifacts"
     program = request.out or folder / safe_name(f"{plan.name}_{plan.backend}_{plan.precision}.pte")
-    identities = {place: identify(path) for place, path in paths.items()}
+    identities = {setting: identify(path) for setting, path in paths.items()}
     identities["config"] = identify(request.config)
     return LlmPlan(request, settings, ExportedFiles(program), weights, paths, identities)
 
@@ -150,7 +150,7 @@ def _check_settings(settings: LlmSettings) -> None:
             if not TASK_NAME.fullmatch(name):
                 msg = f"{clean(name)!r} is no name of a task of lm_eval, whose files may name code"
                 settings.refuse(setting, f"{msg}; write letters, digits, _ and - alone")
-    for name, group in settings.given.get("backend", {}).items():
+    for name, group in settings.document.get("backend", {}).items():
         if name != DEFAULT and any(value is True for value in group.values()):
             settings.refuse(
                 f"backend.{name}",
@@ -166,19 +166,22 @@ def _check_settings(settings: LlmSettings) -> None:
             settings.refuse("base.metadata", "must be the text of a JSON object")
 
 
-def _find(settings: LlmSettings, place: str, text: str) -> Path:
+def _find(settings: LlmSettings, setting: str, text: str) -> Path:
     """Returns the file's absolute path; relative ones are beside the YAML, or else here."""
-    given = expand_home(text)
-    found = next(
-        (path for each in (settings.path.parent, Path()) if (path := each / given).exists()), None
+    location = expand_home(text)
+    existing = next(
+        (path for folder in (settings.path.parent, Path()) if (path := folder / location).exists()),
+        None,
     )
-    if found is None:
-        settings.refuse(place, f"{clean(str(given))} does not exist; give the path of the file")
+    if existing is None:
+        settings.refuse(
+            setting, f"{clean(str(location))} does not exist; give the path of the file"
+        )
     try:
-        check_regular(found)
+        check_regular(existing)
     except OSError as error:
-        settings.refuse(place, f"{clean(str(given))}: {error.strerror}; give a file")
-    return found.absolute()
+        settings.refuse(setting, f"{clean(str(location))}: {error.strerror}; give a file")
+    return existing.absolute()
 
 
 def _find_library(settings: LlmSettings, named: Path | None) -> dict[str, Path]:
@@ -189,12 +192,12 @@ def _find_library(settings: LlmSettings, named: Path | None) -> dict[str, Path]:
             raise UsageError(f"--so-library {named} is no file; give the path of the library")
         path = named.absolute()
     for setting, text in settings.of_kind("library").items():
-        asked = _find(settings, setting, text)
-        if path is None or not path.samefile(asked):
+        library = _find(settings, setting, text)
+        if path is None or not path.samefile(library):
             msg = f"{clean(text)} is a native library that ExecuTorch would load, so its code would run"
             settings.refuse(
                 setting,
-                f"{msg}; leave it out, or name it yourself: --so-library {clean(str(asked))}",
+                f"{msg}; leave it out, or name it yourself: --so-library {clean(str(library))}",
             )
     return {} if path is None else {_LIBRARY: path}
 
@@ -205,15 +208,15 @@ def _check_params(path: Path) -> None:
     params = read_json(path, way_out=way_out, most_bytes=_MOST_BYTES, error=UsageError)
     if not isinstance(params, dict):
         raise UsageError(f"{path} (base.params) is no JSON object; {way_out}")
-    known = _fields_of_networks()
+    field_names = _fields_of_networks()
     for name in params:
         if name in _GIVEN_TWICE:
             raise UsageError(
                 f"{path} (base.params): {name} is set by {_GIVEN_TWICE[name]}; leave it out"
             )
-        if known and name not in known:
+        if field_names and name not in field_names:
             msg = f"{path} (base.params): {clean(name)} is no parameter of ExecuTorch's networks"
-            raise UsageError(f"{msg}{suggest(name, known) or '; leave it out'}")
+            raise UsageError(f"{msg}{suggest(name, field_names) or '; leave it out'}")
 
 
 def _find_weights(settings: LlmSettings, model_class: str, *, download: bool) -> str:
@@ -231,16 +234,16 @@ def _precision(settings: LlmSettings) -> str:
     dtype, size = settings.get("model.dtype_override"), settings.get("quantization.group_size")
     if scheme is None:
         return str(dtype)
-    words = [scheme, *([f"g{size}"] if size else []), *([dtype] if dtype != "fp32" else [])]
-    return "_".join(words)
+    labels = [scheme, *([f"g{size}"] if size else []), *([dtype] if dtype != "fp32" else [])]
+    return "_".join(labels)
 
 
 def _tree(module: str) -> ast.Module:
     """Returns a module of ExecuTorch's examples as a syntax tree: importing it loads PyTorch."""
-    found = importlib.util.find_spec("executorch")
-    folders = (found.submodule_search_locations or ()) if found else ()
+    package_spec = importlib.util.find_spec("executorch")
+    folders = (package_spec.submodule_search_locations or ()) if package_spec else ()
     files = (Path(folder) / _EXAMPLES / module for folder in folders)
-    file = next((each for each in files if each.is_file()), None)
+    file = next((path for path in files if path.is_file()), None)
     way_out = "install ExecuTorch again"
     return ast.parse(
         b"" if file is None else read_input(file, most_bytes=_MOST_BYTES, way_out=way_out)
@@ -260,9 +263,9 @@ def _fields_of_networks() -> frozenset[str]:
         for node in ast.walk(_tree("model_args.py")):
             if isinstance(node, ast.ClassDef) and node.name == "ModelArgs":
                 yield from (
-                    ast.unparse(each.target)
-                    for each in node.body
-                    if isinstance(each, ast.AnnAssign)
+                    ast.unparse(statement.target)
+                    for statement in node.body
+                    if isinstance(statement, ast.AnnAssign)
                 )
 
     return frozenset(names())
