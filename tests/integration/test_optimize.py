@@ -283,7 +283,7 @@ def test_flags_of_a_target_are_refused_without_one(tmp_path: Path, flag: str) ->
 def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> None:
     """X1: the plain program's wrong outputs do not end the search, only those of the best one."""
     options = ExportOptions(rewrites=("kept_dimensions",))
-    request = ExportRequest("toy_cnn", least={"snr_db": 300.0}, options=options)
+    request = ExportRequest("toy_cnn", minimums={"snr_db": 300.0}, options=options)
     told: list[str] = []
     for name in ("optimized.pte", "optimized.pte.json", "baseline.pte", "recipe.py", "mine.pte"):
         (tmp_path / name).write_text("an earlier search's, with a floor that it held")

@@ -53,7 +53,7 @@ def test_every_operator_that_computes_is_looked_at(program: torch.export.Exporte
     assert [tap.operator for tap in found] == [
         "conv2d", "batch_norm", "relu", "linear", "softmax", "linear",
     ]  # fmt: skip
-    assert all(tap.place is tap.node and tap.fused == (tap.node,) for tap in found)
+    assert all(tap.tapped_node is tap.node and tap.fused == (tap.node,) for tap in found)
     # What multiplies nothing counts as one product.
     assert [max(tap.summed, 1) for tap in found] == [27, 1, 1, 16, 1, 5]
     assert [tap.steps for tap in found] == [1, 1, 1, 1, 3, 1]

@@ -152,7 +152,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
         backend=arguments.backend or DEFAULT,
         outdir=arguments.outdir,
         out=arguments.out,
-        least={
+        minimums={
             name: floor
             for name in Floors.model_fields
             if (floor := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None

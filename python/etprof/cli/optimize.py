@@ -175,7 +175,7 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
         model=arguments.model,
         precision=arguments.dtype,
         backend=arguments.backend or DEFAULT,
-        least={} if arguments.least_snr is None else {"snr_db": arguments.least_snr},
+        minimums={} if arguments.least_snr is None else {"snr_db": arguments.least_snr},
         options=ExportOptions(weights=arguments.weights, rewrites=arguments.rewrites),
     )
     # An export that is impossible is reported before anything is written.

@@ -35,7 +35,7 @@ def _run_case(module: Any, method: str, rtol: float, atol: float) -> str | None:
 def main() -> None:
     """Reads the words of the command line and prints the result."""
     _, bundle, rtol, *methods = sys.argv
-    pairs = [word.rpartition("=") for word in methods]
+    pairs = [argument.rpartition("=") for argument in methods]
     tolerances = {name: float(value) for name, _, value in pairs}
     print(json.dumps(run_cases(Path(bundle), float(rtol), tolerances)))
 

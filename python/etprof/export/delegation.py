@@ -33,18 +33,18 @@ def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> MethodRep
 def describe_sources(methods: Mapping[str, MethodReport]) -> str | None:
     """Says what the predictions of these reports rest on; None when there are none."""
     names = [delegate.backend for method in methods.values() for delegate in method.delegates]
-    found = dict.fromkeys(backend_of(name).describe_source() for name in names)
-    return "; ".join(filter(None, found)) or None
+    sources = dict.fromkeys(backend_of(name).describe_source() for name in names)
+    return "; ".join(filter(None, sources)) or None
 
 
 def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate]) -> MethodSummary:
     """Returns the totals of one method."""
     real = [operator for operator in operators if not operator.is_quantization]
-    inside = [each for each in real if each.delegate is not None]
+    inside = [operator for operator in real if operator.delegate is not None]
     total = _sum_macs(real)
     nodes = [node for delegate in delegates for node in delegate.nodes]
     predicted = _sum_macs(node for node in nodes if node.prediction and node.prediction.sme2)
-    is_predicted = all(each.nodes for each in delegates) and all(
+    is_predicted = all(delegate.nodes for delegate in delegates) and all(
         node.prediction is not None and node.prediction.sme2 is not None
         for node in nodes
         if node.macs
@@ -53,7 +53,7 @@ def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate])
         delegate_calls=len(delegates),
         delegated_operators=len(inside),
         undelegated_operators=sum(
-            each.delegate is None and each.instruction is not None for each in operators
+            operator.delegate is None and operator.instruction is not None for operator in operators
         ),
         delegated_operator_share=len(inside) / len(real) if real else None,
         macs=total,
@@ -63,13 +63,16 @@ def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate])
 
 
 def _sum_macs(counted: Iterable[GraphOperator | DelegateNode]) -> int:
-    return sum(each.macs or 0 for each in counted)
+    return sum(operator.macs or 0 for operator in counted)
 
 
 def _describe_delegate(
     delegate: LoweredDelegate, operators: Mapping[str, GraphOperator]
 ) -> Delegate:
-    own = {**operators, **{operator.name: operator for operator in delegate.operators}}
+    operators_by_name = {
+        **operators,
+        **{operator.name: operator for operator in delegate.operators},
+    }
     backend = backend_of(delegate.backend)
     nodes = backend.exporter().read_delegate(delegate.blob, delegate.nodes, _is_bookkeeping)
     workers = credit_work(nodes, backend)
@@ -82,7 +85,7 @@ def _describe_delegate(
         instruction=delegate.instruction,
         blob_bytes=len(delegate.blob),
         weight_bytes=backend.exporter().weight_bytes(delegate.blob),
-        nodes=tuple(_describe_work(node, own, workers, of_weights) for node in nodes),
+        nodes=tuple(_describe_work(node, operators_by_name, workers, of_weights) for node in nodes),
     )
 
 
@@ -97,8 +100,10 @@ def credit_work(nodes: Sequence[DelegateNode], backend: Backend) -> dict[str, in
     nothing is multiplied the first one counts. Inserted nodes do none of it.
     """
     result: dict[str, int] = {}
-    own = [each for each in nodes if each.attribution != "inserted"]
-    for node in sorted(own, key=lambda n: backend.node_kind(n.kind) not in backend.products):
+    original_nodes = [node for node in nodes if node.attribution != "inserted"]
+    for node in sorted(
+        original_nodes, key=lambda n: backend.node_kind(n.kind) not in backend.products
+    ):
         for name in node.operators:
             result.setdefault(name, node.index)
     return result
@@ -113,11 +118,11 @@ def _describe_work(
     """Returns the node with the work that it is credited with, and what would put that on SME2."""
     behind = [operators[name] for name in node.operators]
     lacks = node.prediction is not None and node.prediction.sme2 is False
-    missed = dict.fromkeys(name for each in behind for name in each.rewrites if lacks)
-    done = [each for each in behind if workers.get(each.name) == node.index]
+    missed = dict.fromkeys(name for operator in behind for name in operator.rewrites if lacks)
+    done = [operator for operator in behind if workers.get(operator.name) == node.index]
     return node.model_copy(
         update={
-            "origins": tuple(each.origin for each in behind),
+            "origins": tuple(operator.origin for operator in behind),
             "macs": _sum_macs(done),
             "sme2_rewrites": tuple(name for name in missed if name in of_weights),
             "input_bytes": done[0].input_bytes if done else None,

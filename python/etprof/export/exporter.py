@@ -83,11 +83,11 @@ def _is_of_these_tools(manifest: ExportManifest) -> bool:
 
 
 def _has_options(request: ExportRequest, manifest: ExportManifest) -> bool:
-    asked, weights = request.options.document(), request.options.weights
-    made = {**manifest.options, "weights": None}
+    requested, weights = request.options.document(), request.options.weights
+    exported = {**manifest.options, "weights": None}
     before = manifest.options.get("weights")
-    known = before.get("sha256") if isinstance(before, dict) else None
-    return made == asked and known == (hash_file(weights) if weights else None)
+    weights_sha256 = before.get("sha256") if isinstance(before, dict) else None
+    return exported == requested and weights_sha256 == (hash_file(weights) if weights else None)
 
 
 def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
@@ -118,11 +118,11 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
             f"{program} was exported with the weights of {identity.get('path')}; give the same file "
             "with --weights"
         )
-    known = {each.name for each in fields(ExportOptions)}
+    option_names = {option.name for option in fields(ExportOptions)}
     options: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in manifest.options.items()
-        if name in known
+        if name in option_names
     }
     return ExportRequest(
         model=model,

@@ -64,8 +64,8 @@ def buffer_names(module: torch.nn.Module) -> list[str]:
 
 def run_eager(method: ExportMethod) -> list[Any]:
     """Returns the outputs of the module itself, flattened as the program gives them."""
-    kept = unchanged_buffers(method.module, buffer_names(method.module))
-    with torch.no_grad(), half_constants.ClampingMode(), kept:  # type: ignore[no-untyped-call]
+    unchanged = unchanged_buffers(method.module, buffer_names(method.module))
+    with torch.no_grad(), half_constants.ClampingMode(), unchanged:  # type: ignore[no-untyped-call]
         outputs = method.module(*method.inputs, **method.kwarg_inputs)
     return tensors.flatten(outputs)
 
@@ -79,9 +79,9 @@ def cast_method(
     """
     module = method.module.eval().requires_grad_(requires_grad=False)
     borders = list(_find_borders(module, dtype, scopes))
-    kept = [dict(layer.state_dict()) for layer, _, _ in borders]
+    states = [dict(layer.state_dict()) for layer, _, _ in borders]
     module = module.to(dtype)
-    for (layer, inside, outside), state in zip(borders, kept, strict=True):
+    for (layer, inside, outside), state in zip(borders, states, strict=True):
         _cast_layer(layer, state, inside, outside)
     return type(method)(
         module=module,
@@ -97,13 +97,13 @@ def _find_borders(
 ) -> Iterator[tuple[nn.Module, torch.dtype, torch.dtype]]:
     """Yields the modules that compute in another type than what they are in, and both types."""
     types = {"": dtype}
-    for path, each in module.named_modules():
+    for path, submodule in module.named_modules():
         scope = find_deciding(scopes, path)
-        own = getattr(torch, parse_precision(scope.precision).float_dtype) if scope else dtype
+        inside = getattr(torch, parse_precision(scope.precision).float_dtype) if scope else dtype
         outside = types[path.rpartition(".")[0]] if path else dtype
-        types[path] = own
-        if own != outside:
-            yield each, own, outside
+        types[path] = inside
+        if inside != outside:
+            yield submodule, inside, outside
 
 
 def _cast_layer(
@@ -223,24 +223,24 @@ def lower(
     if options.embeddings is not None:
         for name in programs:
             edge._edge_programs[name] = fuse_look_ups(edge.exported_program(name))
-    known = frozenset(
+    supported_targets = frozenset(
         name for partitioner in partitioners for name in partitioner.target_partitioner_configs
     )
-    widened, told = {}, dict(reasons)
+    widened, causes = {}, dict(reasons)
     for name in () if options.keep_fp16_sums else programs:
         widened[name], casts = half_sums.widen(edge.exported_program(name))
-        told |= casts
-    rules = operators.PartitionRules(told, known)
-    asked = [rewrite for rewrite in exporter.rewrites() if rewrite.name in options.rewrites]
-    others = [each for each in exporter.rewrites() if each not in asked]
-    missed = {name: find_missed(program, others) for name, program in programs.items()}
+        causes |= casts
+    rules = operators.PartitionRules(causes, supported_targets)
+    requested = [rewrite for rewrite in exporter.rewrites() if rewrite.name in options.rewrites]
+    other_rewrites = [rewrite for rewrite in exporter.rewrites() if rewrite not in requested]
+    missed = {name: find_missed(program, other_rewrites) for name, program in programs.items()}
     methods = {
-        name: operators.list_operators(edge.exported_program(name).graph_module, rules, each)
-        for name, each in missed.items()
+        name: operators.list_operators(edge.exported_program(name).graph_module, rules, unused)
+        for name, unused in missed.items()
     }
     graphs = _format_graphs(edge, programs) if options.graph else {}
-    failed = {name: why for each in missed.values() for name, why in each.failed.items()}
-    counts = count_lowered(asked, methods.values()) + Counter(inside)
+    failed = {name: why for unused in missed.values() for name, why in unused.failed.items()}
+    counts = count_lowered(requested, methods.values()) + Counter(inside)
     return LoweredProgram(edge, methods, widened, clamped, counts, failed, graphs)
 
 
@@ -273,11 +273,11 @@ def _lower(
 
 def find_shared_buffers(methods: Mapping[str, ExportMethod]) -> set[str]:
     """Returns the names of buffers that are one and the same tensor in several methods."""
-    places: dict[str, list[int]] = {}
+    addresses: dict[str, list[int]] = {}
     for method in methods.values():
         for name, buffer in method.module.named_buffers():
-            places.setdefault(name, []).append(buffer.data_ptr())
-    return {name for name, found in places.items() if len(found) > 1 and len(set(found)) == 1}
+            addresses.setdefault(name, []).append(buffer.data_ptr())
+    return {n for n, pointers in addresses.items() if len(pointers) > 1 == len(set(pointers))}
 
 
 def make_program(
@@ -324,8 +324,8 @@ def _changes_shared_state(edge: upstream.EdgeProgramManager, shared: Collection[
         for method in edge.methods
         for name in set(edge.exported_program(method).graph_signature.buffers_to_mutate.values())
     ]
-    several = {name for name in changed if changed.count(name) > 1}
-    return bool(several) and several <= set(shared)
+    repeated = {name for name in changed if changed.count(name) > 1}
+    return bool(repeated) and repeated <= set(shared)
 
 
 def root_cause(error: BaseException) -> str:
@@ -359,8 +359,8 @@ def _failing_node(error: BaseException) -> torch.fx.Node | None:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    for each in reversed(chain):
-        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
+    for cause in reversed(chain):
+        frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
         for frame in reversed(frames):
             held = (frame.f_locals.get(name) for name in ("node", "n"))
             for node in held:
@@ -374,15 +374,17 @@ def blamed_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     # Frames before etprof's are its caller's.
     last = max(
-        (i for i, each in enumerate(frames) if each.filename.startswith(_PACKAGE)), default=-1
+        (i for i, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), default=-1
     )
     called = [
         frame
         for frame in frames[last + 1 :]
         if not operators.LIBRARY.search(frame.filename) and not frame.filename.startswith("<")
     ]
-    own = [frame for frame in called if "site-packages" not in frame.filename] or called
-    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
+    in_model = [frame for frame in called if "site-packages" not in frame.filename] or called
+    return (
+        f" ({in_model[-1].filename}:{in_model[-1].lineno}: {in_model[-1].line})" if in_model else ""
+    )
 
 
 @dataclass(frozen=True)
@@ -409,8 +411,10 @@ def quantize_method(  # noqa: PLR0913 - one by one as a recipe names them
 
     What one of `scopes` covers gets that one's precision.
     """
-    names = dict.fromkeys((precision.name, *(each.precision for each in scopes)))
-    schemes = {name: own for name in names if (own := parse_precision(name).quantization)}
+    names = dict.fromkeys((precision.name, *(scope.precision for scope in scopes)))
+    schemes = {
+        name: quantization for name in names if (quantization := parse_precision(name).quantization)
+    }
     scheme = schemes[precision.name]
 
     def decide(path: str, operator: str) -> str:
@@ -420,12 +424,12 @@ def quantize_method(  # noqa: PLR0913 - one by one as a recipe names them
     if scheme.method == "torchao":
         report = _quantize_linears(method.module, schemes, decide)
     else:
-        is_dynamic = any(each.activations == "dynamic" for each in schemes.values())
+        is_dynamic = any(scheme.activations == "dynamic" for scheme in schemes.values())
         fixing = rewriting.of_quantization() if is_dynamic else []
-        quantizer = _make_quantizer(schemes, backend, decide, [each.name for each in fixing])
+        quantizer = _make_quantizer(schemes, backend, decide, [rewrite.name for rewrite in fixing])
         method, report = _quantize_graph(name, method, scheme, quantizer, rewriting)
-        found = {each.name: each.named(each.count)(method.module) for each in fixing}
-        rewriting.operators += Counter(found)
+        counts = {rewrite.name: rewrite.named(rewrite.count)(method.module) for rewrite in fixing}
+        rewriting.operators += Counter(counts)
     if report.quantized_operators == 0:
         raise ExportError(
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
@@ -556,7 +560,7 @@ def _quantize_linears(
                 weight_dtype=getattr(torch, f"int{scheme.weight_bits}"),
                 weight_granularity=upstream.PerAxis(0) if size is None else upstream.PerGroup(size),
             ),
-            filter_fn=lambda _, name, wanted=fitting - done: name in wanted,
+            filter_fn=lambda _, name, pending=fitting - done: name in pending,
         )
     return QuantizationReport(0, len(quantized), tuple(sorted(linears.keys() - quantized)))
 
@@ -567,11 +571,11 @@ def check_samples(name: str, method: ExportMethod, samples: Sequence[Inputs]) ->
     free_shapes = method.dynamic_shapes is not None
     for index, sample in enumerate(samples):
         checked_inputs(sample, f"calibration sample {index} of method {name!r}")
-        found = [_describe_value(value) for value in tensors.flatten(sample)]
-        if len(found) != len(expected):
-            msg = f"calibration sample {index} of method {name!r} has {len(found)} inputs, "
+        actual = [_describe_value(value) for value in tensors.flatten(sample)]
+        if len(actual) != len(expected):
+            msg = f"calibration sample {index} of method {name!r} has {len(actual)} inputs, "
             raise ExportError(msg + f"the example has {len(expected)}")
-        for position, (is_, should) in enumerate(zip(found, expected, strict=True)):
+        for position, (is_, should) in enumerate(zip(actual, expected, strict=True)):
             if is_ != should and not (free_shapes and is_[0] == should[0]):
                 msg = f"calibration sample {index} of method {name!r}: input {position} is "
                 raise ExportError(msg + f"{_text(is_)}, the example is {_text(should)}")

@@ -35,10 +35,10 @@ def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
         ((_live_bytes(tensors, moment), -moment) for moment in range(len(names))), default=(0, 0)
     )
     alive = [tensor for tensor in tensors if tensor.first_use <= -moment <= tensor.last_use]
-    alive.sort(key=lambda each: each.size_bytes, reverse=True)
+    alive.sort(key=lambda tensor: tensor.size_bytes, reverse=True)
     return MemoryPlan(
         arena_bytes=tuple(arena_bytes),
-        unshared_bytes=sum(each.size_bytes for each in tensors),
+        unshared_bytes=sum(tensor.size_bytes for tensor in tensors),
         peak_live_bytes=peak,
         peak_node=names[-moment] if alive else None,
         tensors_at_peak=tuple(alive[:_LISTED]),
@@ -72,8 +72,8 @@ def list_tensors(graph: torch.fx.Graph) -> Iterator[PlannedTensor]:
 
 def _specs(spec: Any) -> Iterator[Any]:  # noqa: ANN401 - a TensorSpec or a nesting of them
     if isinstance(spec, (list, tuple)):
-        for each in spec:
-            yield from _specs(each)
+        for nested in spec:
+            yield from _specs(nested)
     elif hasattr(spec, "lifetime"):
         yield spec
 
@@ -99,15 +99,15 @@ def _name(kind: str, text: str, process: int, thread: int = 0) -> dict[str, Any]
 
 def _rows(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str, Any]]:
     """Yields a slice per tensor; those at one offset never live at the same time."""
-    places = sorted({(each.arena, each.offset_bytes) for each in tensors})
-    for thread, (arena, offset) in enumerate(places, start=1):
+    locations = sorted({(tensor.arena, tensor.offset_bytes) for tensor in tensors})
+    for thread, (arena, offset) in enumerate(locations, start=1):
         yield _name("thread", f"arena {arena} at {offset:,} B", process, thread)
     for tensor in tensors:
         yield {
             "name": tensor.node,
             "ph": "X",
             "pid": process,
-            "tid": places.index((tensor.arena, tensor.offset_bytes)) + 1,
+            "tid": locations.index((tensor.arena, tensor.offset_bytes)) + 1,
             "ts": tensor.first_use,
             "dur": tensor.last_use - tensor.first_use + 1,
             "args": {"size_bytes": tensor.size_bytes, "module": tensor.module_path},
@@ -118,10 +118,10 @@ def _levels(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str
     """Yields the bytes alive in each arena whenever they change."""
     steps = sorted({step for tensor in tensors for step in (tensor.first_use, tensor.last_use + 1)})
     for step in steps:
-        alive = [each for each in tensors if each.first_use <= step <= each.last_use]
+        alive = [tensor for tensor in tensors if tensor.first_use <= step <= tensor.last_use]
         values = {
-            f"arena {arena}": sum(each.size_bytes for each in alive if each.arena == arena)
-            for arena in sorted({each.arena for each in tensors})
+            f"arena {arena}": sum(tensor.size_bytes for tensor in alive if tensor.arena == arena)
+            for arena in sorted({tensor.arena for tensor in tensors})
         }
         yield {"name": "live bytes", "ph": "C", "pid": process, "ts": step, "args": values}
 
@@ -157,10 +157,10 @@ def measure_program(pte: Path, content: Any, ptd: Path | None) -> ProgramSize:  
     if not magic.startswith(b"eh"):  # no segments: no constants, no delegates
         program_bytes, delegates, constants = total, 0, 0
     else:
-        delegates = sum(len(entry.data) for entry in content.program.backend_delegate_data)
-        constants = sum(len(entry.storage) for entry in content.program.constant_buffer)
+        delegates = sum(len(delegate.data) for delegate in content.program.backend_delegate_data)
+        constants = sum(len(constant.storage) for constant in content.program.constant_buffer)
         named = content.named_data.buffers if content.named_data is not None else ()
-        constants += sum(len(getattr(entry, "buffer", entry)) for entry in named)
+        constants += sum(len(getattr(buffer, "buffer", buffer)) for buffer in named)
     return ProgramSize(
         total_bytes=total,
         program_bytes=program_bytes,

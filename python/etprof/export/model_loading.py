@@ -97,29 +97,31 @@ def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
 
 def check_state(network: torch.nn.Module, state: Mapping[str, Any], path: Path) -> None:
     """Raises InputFileError when names or shapes differ; says which."""
-    own = network.state_dict()
+    expected = network.state_dict()
     problems = [
-        _list_names("missing", own.keys() - state.keys()),
-        _list_names("unexpected", state.keys() - own.keys()),
+        _list_names("missing", expected.keys() - state.keys()),
+        _list_names("unexpected", state.keys() - expected.keys()),
         _list_names(
             "of another shape",
             {
-                f"{name} ({list(state[name].shape)} instead of {list(own[name].shape)})"
-                for name in own.keys() & state.keys()
-                if state[name].shape != own[name].shape
+                f"{name} ({list(state[name].shape)} instead of {list(expected[name].shape)})"
+                for name in expected.keys() & state.keys()
+                if state[name].shape != expected[name].shape
             },
         ),
     ]
-    found = "; ".join(problem for problem in problems if problem)
-    if found:
-        raise InputFileError(f"checkpoint {path} does not fit {type(network).__name__}: {found}")
+    differences = "; ".join(problem for problem in problems if problem)
+    if differences:
+        raise InputFileError(
+            f"checkpoint {path} does not fit {type(network).__name__}: {differences}"
+        )
 
 
-def _list_names(what: str, names: set[str]) -> str:
+def _list_names(kind: str, names: set[str]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{what}: {', '.join(sorted(names)[:_LISTED])}{more}"
+    return f"{kind}: {', '.join(sorted(names)[:_LISTED])}{more}"
 
 
 def describe_models() -> list[dict[str, Any]]:
@@ -128,12 +130,12 @@ def describe_models() -> list[dict[str, Any]]:
 
 
 def _describe(source: registry.ModelSource) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": source.name, "origin": source.origin, "needs": []}
+    description: dict[str, Any] = {"name": source.name, "origin": source.origin, "needs": []}
     try:
-        entry["needs"] = list(getattr(source.load_class(), "requirements", ()))
-        return entry | _measure(source.name)
+        description["needs"] = list(getattr(source.load_class(), "requirements", ()))
+        return description | _measure(source.name)
     except EtprofError as error:
-        return entry | {"methods": [], "parameters": None, "problem": str(error)}
+        return description | {"methods": [], "parameters": None, "problem": str(error)}
 
 
 def _measure(name: str) -> dict[str, Any]:

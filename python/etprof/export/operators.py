@@ -64,8 +64,8 @@ class PartitionRules:
             return NOT_ASKED
         if node.name in self.reasons:
             return self.reasons[node.name]
-        known = target_name(node) in self.known_targets
-        return NO_REASON if known else NO_RULE
+        has_rule = target_name(node) in self.known_targets
+        return NO_REASON if has_rule else NO_RULE
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MissedRewrites:
 
     def find(self, node: torch.fx.Node, traced: str | None) -> tuple[str, ...]:
         """Returns the names of those that would replace a lowered node, or its origin."""
-        lowering = (each.name for each in self.of_lowering if self._matches(each, node))
+        lowering = (rewrite.name for rewrite in self.of_lowering if self._matches(rewrite, node))
         return (*self.of_traced.get(traced or "", ()), *lowering)
 
     def _matches(self, rewrite: type[Rewrite], node: torch.fx.Node) -> bool:
@@ -139,7 +139,7 @@ def count_covered(
     caught: Counter[Scope] = Counter()
     quantized: Counter[Scope] = Counter()
     is_float = True
-    nodes = (each for program in programs for each in program.graph.nodes) if scopes else ()
+    nodes = (node for program in programs for node in program.graph.nodes) if scopes else ()
     for node in nodes:
         name = target_name(node)
         if node.op != "call_function" or name.partition(".")[0] in _UNCOUNTED:
@@ -182,7 +182,10 @@ def _read_delegate(
         backend=lowered.backend_id,
         blob=bytes(lowered.processed_bytes),
         nodes=nodes,
-        operators=[_add_causes(describe_node(each, number, None), each, missed) for each in nodes],
+        operators=[
+            _add_causes(describe_node(inner_node, number, None), inner_node, missed)
+            for inner_node in nodes
+        ],
     )
 
 
@@ -203,10 +206,10 @@ def _add_causes(
 
 def find_traced(node: torch.fx.Node) -> tuple[str, str] | None:
     """Returns name and target of the traced node that `node` comes from; None where nobody says."""
-    sources, found = node.meta.get("from_node"), None
+    sources, traced = node.meta.get("from_node"), None
     while sources:
-        found, sources = sources[0], sources[0].from_node
-    return None if found is None else (found.name, found.target)
+        traced, sources = sources[0], sources[0].from_node
+    return None if traced is None else (traced.name, traced.target)
 
 
 def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None) -> GraphOperator:
@@ -250,10 +253,10 @@ def find_origin(node: torch.fx.Node) -> Origin:
 
 def _source_line(stack_trace: str | None) -> SourceLine | None:
     frames = list(_FRAME.finditer(stack_trace or ""))
-    own = [frame for frame in frames if not LIBRARY.search(frame["file"])] or frames
-    if not own:
+    model_frames = [frame for frame in frames if not LIBRARY.search(frame["file"])] or frames
+    if not model_frames:
         return None
-    last = own[-1]
+    last = model_frames[-1]
     return SourceLine(
         file=last["file"],
         line=int(last["line"]),
@@ -289,8 +292,8 @@ def shape_of(node: torch.fx.Node) -> list[int] | None:
     if not isinstance(value, torch.Tensor):
         return None
     sizes = [_size(size) for size in value.shape]
-    known = [size for size in sizes if size is not None]
-    return known if len(known) == len(sizes) else None
+    static_sizes = [size for size in sizes if size is not None]
+    return static_sizes if len(static_sizes) == len(sizes) else None
 
 
 def permutation_of(node: torch.fx.Node) -> tuple[int, ...] | None:
@@ -305,8 +308,8 @@ def permutation_of(node: torch.fx.Node) -> tuple[int, ...] | None:
     if name == "permute":
         order: Any = node.args[1]
         return tuple(dimensions[index] for index in order)
-    one, other = (int(str(index)) for index in node.args[1:3])
-    dimensions[one], dimensions[other] = dimensions[other], dimensions[one]
+    first, second = (int(str(index)) for index in node.args[1:3])
+    dimensions[first], dimensions[second] = dimensions[second], dimensions[first]
     return tuple(dimensions)
 
 
@@ -342,20 +345,25 @@ def held_bytes(node: torch.fx.Node) -> int:
 
     Of a table that it takes rows from, those rows; of quantised weights, their scales too.
     """
-    kind, found = target_name(node), 0
+    kind, total = target_name(node), 0
     takes_rows = "embedding" in kind or kind.startswith(("index.", "index_select."))
-    for place, source in enumerate(node.all_input_nodes):
+    for position, source in enumerate(node.all_input_nodes):
         stored = stored_node(source)
         if not _is_held(stored):
             continue
         size = _bytes(stored, _bits(source))
-        if takes_rows and place == 0 and (shape := shape_of(stored)) and (own := shape_of(node)):
-            size = size * (math.prod(own[:-1])) // max(shape[0], 1)
+        if (
+            takes_rows
+            and position == 0
+            and (shape := shape_of(stored))
+            and (result_shape := shape_of(node))
+        ):
+            size = size * (math.prod(result_shape[:-1])) // max(shape[0], 1)
         scales = source.all_input_nodes[1:] if source is not stored else []
-        found += size + sum(
+        total += size + sum(
             _bytes(scale, None) for scale in scales if _is_held(scale) and _is_real(scale)
         )
-    return found
+    return total
 
 
 def _is_held(node: torch.fx.Node) -> bool:
@@ -399,7 +407,7 @@ def _bits(source: torch.fx.Node) -> int | None:
 def count_macs(node: torch.fx.Node) -> int | None:
     """Returns the multiply-accumulates of one execution; None for operators without any."""
     # An ETRecord's nodes are none of PyTorch's.
-    sources: list[Any] = [each for each in node.args if hasattr(each, "meta")]
+    sources: list[Any] = [argument for argument in node.args if hasattr(argument, "meta")]
     inputs = [shape_of(source) or [] for source in sources]
     return macs_of(target_name(node), inputs, shape_of(node) or (), node.args)
 
@@ -432,7 +440,7 @@ class MacCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         """Runs one operator and counts it."""
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
-            inputs = [list(each.shape) for each in args if isinstance(each, torch.Tensor)]
+            inputs = [list(value.shape) for value in args if isinstance(value, torch.Tensor)]
             self.macs += macs_of(func.__name__, inputs, list(result.shape), args) or 0
         return result
 

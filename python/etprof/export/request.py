@@ -157,7 +157,7 @@ class ExportOptions:
             _check_choice("--embeddings", (self.embeddings,), EMBEDDINGS)
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
         if asks_partitioner and not BY_NAME[backend].has_rules:
-            able = " or ".join(each.name for each in BACKENDS if each.has_rules)
+            able = " or ".join(candidate.name for candidate in BACKENDS if candidate.has_rules)
             raise UsageError(
                 f"--operators, --config-precisions and --per-op need backend {able}, not {backend}"
             )
@@ -166,10 +166,10 @@ class ExportOptions:
             raise UsageError(msg)
 
 
-def _check_choice(flag: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
-    for value in given:
-        if value not in known:
-            raise UsageError(f"{flag} {value!r} is unknown; choose from {', '.join(known)}")
+def _check_choice(flag: str, values: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    for value in values:
+        if value not in choices:
+            raise UsageError(f"{flag} {value!r} is unknown; choose from {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class ExportRequest:
     out: Path | None = None
     """The program's own path, instead of a name made of model, backend and precision."""
     options: ExportOptions = field(default_factory=ExportOptions)
-    least: Mapping[str, float] = field(default_factory=dict)
+    minimums: Mapping[str, float] = field(default_factory=dict)
     """Thresholds of the precision's verdict in place of the usual, by their names in `Floors`."""
     text: Path | None = None
     """What a language model reads to be held against the float32 one; None: etprof's own."""
@@ -200,7 +200,7 @@ class ExportRequest:
         if usual is None:
             msg = f"etprof knows no thresholds for precision {self.precision}"
             raise UsageError(msg)
-        return usual.model_copy(update=dict(self.least))
+        return usual.model_copy(update=dict(self.minimums))
 
     def parsed_precision(self) -> Precision:
         """Returns the precision; raises UsageError for an unknown name."""
@@ -233,7 +233,7 @@ class ExportRequest:
             msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BY_NAME)}"
             raise UsageError(msg)
         if precision.quantization is not None and not BY_NAME[self.backend].quantizes:
-            able = " or ".join(each.name for each in BACKENDS if each.quantizes)
+            able = " or ".join(candidate.name for candidate in BACKENDS if candidate.quantizes)
             raise UsageError(
                 f"precision {precision.name} needs backend {able}: {self.backend} computes in float"
             )
@@ -254,11 +254,11 @@ class ExportRequest:
 def _check_scope(scope: Scope, base: Precision) -> None:
     """Raises UsageError for a precision that does not mix with the export's."""
     try:
-        own = parse_precision(scope.precision).quantization
+        scope_scheme = parse_precision(scope.precision).quantization
     except UsageError as error:
         raise UsageError(f"--scope {scope}: {error}") from error
     scheme = base.quantization
-    if scheme is None and own is not None:
+    if scheme is None and scope_scheme is not None:
         msg = f"--scope {scope}: an export in {base.name} has no integers; quantise a part with "
         raise UsageError(f"{msg}--quantize {scope.precision} --scope '*=fp32,{scope}'")
     if scheme is None and scope.type is not None:
@@ -266,13 +266,16 @@ def _check_scope(scope: Scope, base: Precision) -> None:
         raise UsageError(f"{msg}by modules, so name those")
     if scheme is not None and not (
         scope.precision == "fp32"
-        or (own and (own.method, own.rewrites) == (scheme.method, scheme.rewrites))
+        or (
+            scope_scheme
+            and (scope_scheme.method, scope_scheme.rewrites) == (scheme.method, scheme.rewrites)
+        )
     ):
         able = [
-            each.name
-            for each in PRECISIONS.values()
-            if (other := each.quantization)
-            and (other.method, other.rewrites) == (scheme.method, scheme.rewrites)
+            candidate.name
+            for candidate in PRECISIONS.values()
+            if (quantization := candidate.quantization)
+            and (quantization.method, quantization.rewrites) == (scheme.method, scheme.rewrites)
         ]
         msg = f"--scope {scope}: does not mix with {base.name}; choose from fp32, "
         raise UsageError(msg + ", ".join(able))
@@ -329,10 +332,12 @@ class ExportedFiles:
 
     def every(self) -> list[Path]:
         """Returns the paths of all files that an export may write."""
-        known = [
-            name for name, each in vars(ExportedFiles).items() if isinstance(each, _CompanionFile)
+        names = [
+            name
+            for name, attribute in vars(ExportedFiles).items()
+            if isinstance(attribute, _CompanionFile)
         ]
-        return [getattr(self, name) for name in ("pte", *known)]
+        return [getattr(self, name) for name in ("pte", *names)]
 
     def written(self) -> list[Path]:
         """Returns the files that are there."""

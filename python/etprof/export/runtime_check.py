@@ -63,15 +63,15 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     Raises ExportError when the runtime refuses the program.
     """
     inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
-    given = execute(pte, ptd, name, inputs)
+    actual = execute(pte, ptd, name, inputs)
     converted = lowering.run_eager(method)
-    expected = sum(each is not None for each in references)
-    if len(given) != expected:
-        msg = f"method {name!r} gives {len(given)} outputs, the eager model {expected}"
+    expected = sum(reference is not None for reference in references)
+    if len(actual) != expected:
+        msg = f"method {name!r} gives {len(actual)} outputs, the eager model {expected}"
         raise ExportError(msg)
-    left = iter(given)
-    outputs = [None if reference is None else next(left) for reference in references]
-    found = [
+    remaining = iter(actual)
+    outputs = [None if reference is None else next(remaining) for reference in references]
+    comparisons = [
         [
             compare_output(index, output, expected, floors.snr_db)
             for index, (output, expected) in enumerate(pairs)
@@ -83,18 +83,18 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
             zip(converted, references, strict=True),
         )
     ]
-    own, lowered, cost = found
-    costs = {each.index: each.snr_db for each in cost}
+    parities, lowered, cost = comparisons
+    costs = {parity.index: parity.snr_db for parity in cost}
     verdicts = (
         judge_lowering(lowered, precision, costs),
-        judge_precision(own, floors),
+        judge_precision(parities, floors),
     )
     check = ExportCheck(
         minimum_snr_db=floors.snr_db,
         passed=all(verdict.answer != "failed" for verdict in verdicts),
         floors=floors,
         verdicts=verdicts,
-        outputs=tuple(itertools.starmap(_checked, zip(own, lowered, cost, strict=True))),
+        outputs=tuple(itertools.starmap(_checked, zip(parities, lowered, cost, strict=True))),
     )
     return CheckedMethod(check, outputs, converted)
 
@@ -116,16 +116,16 @@ def compare_output(
     )
 
 
-def _checked(own: Parity, lowered: Parity, cost: Parity) -> CheckedOutput:
+def _checked(parity: Parity, lowered: Parity, cost: Parity) -> CheckedOutput:
     return CheckedOutput(
-        index=own.index,
-        snr_db=_finite(own.snr_db),
-        max_abs_error=own.max_abs,
-        cosine=own.cosine,
-        top1_agreement=own.top1,
+        index=parity.index,
+        snr_db=_finite(parity.snr_db),
+        max_abs_error=parity.max_abs,
+        cosine=parity.cosine,
+        top1_agreement=parity.top1,
         snr_db_converted=_finite(lowered.snr_db),
         snr_db_precision=_finite(cost.snr_db),
-        degenerate=own.degenerate,
+        degenerate=parity.degenerate,
     )
 
 
@@ -155,16 +155,16 @@ def make_request(
     program: Path, external_data: Path | None, method: str, inputs: Sequence[Any], folder: Path
 ) -> RunnerRequest:
     """Writes the tensors of flat `inputs` into `folder`, and asks for one inference that keeps its outputs."""
-    given = [value for value in inputs if isinstance(value, torch.Tensor)]
-    files = [folder / f"input_{index}.bin" for index in range(len(given))]
-    for file, value in zip(files, given, strict=True):
+    input_tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    files = [folder / f"input_{index}.bin" for index in range(len(input_tensors))]
+    for file, value in zip(files, input_tensors, strict=True):
         file.write_bytes(tensors.raw_bytes(value))
     return RunnerRequest(
         model=program,
         data=external_data,
         method=method,
         inputs=tuple(files),
-        shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in given),
+        shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in input_tensors),
         iterations=1,
         outputs=folder / "outputs",
         result=folder / "result.json",
@@ -174,20 +174,20 @@ def make_request(
 def find_outputs(request: RunnerRequest) -> list[Callable[[], torch.Tensor]]:
     """Returns what reads each output tensor of a launch that ended well, in its logical shape."""
     described = ask_host_runner(["--describe", "--model", request.model])
-    methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
+    methods = {method["name"]: method for method in parse_json(described.stdout)["methods"]}
     outputs = methods[request.method]["outputs"]
     orders = [output["dim_order"] for output in outputs if output["kind"] == "tensor"]
     entries = read_json(request.result, way_out="export again")["outputs"]
     folder = request.result.parent
-    kept = [each for each in entries if each["dtype"] != "none"]
+    records = [record for record in entries if record["dtype"] != "none"]
     return [
-        partial(_read_output, folder, entry, order)
-        for entry, order in zip(kept, orders, strict=True)
+        partial(_read_output, folder, record, order)
+        for record, order in zip(records, orders, strict=True)
     ]
 
 
-def _run(program: Path, method: str, words: list[str]) -> None:
-    completed = ask_host_runner(words, timeout_s=TIMEOUT_S)
+def _run(program: Path, method: str, arguments: list[str]) -> None:
+    completed = ask_host_runner(arguments, timeout_s=TIMEOUT_S)
     if completed.exit_code == 0:
         return
     said = [line for line in completed.stderr.splitlines() if "cpuinfo_utils" not in line]
@@ -205,15 +205,15 @@ def _run(program: Path, method: str, words: list[str]) -> None:
     raise ExportError(msg)
 
 
-def _read_output(folder: Path, entry: dict[str, Any], order: list[int]) -> torch.Tensor:
+def _read_output(folder: Path, record: dict[str, Any], order: list[int]) -> torch.Tensor:
     """Returns an output in its logical shape; its memory keeps the program's order."""
-    file = folder / "outputs" / Path(entry["path"]).name
+    file = folder / "outputs" / Path(record["path"]).name
     content = bytearray(read_bounded(file, MOST_PROGRAM_BYTES))
-    dtype, shape = getattr(torch, entry["dtype"]), entry["shape"]
+    dtype, shape = getattr(torch, record["dtype"]), record["shape"]
     if not content:
         return torch.empty(shape, dtype=dtype)
-    stored = torch.frombuffer(content, dtype=dtype).reshape([shape[place] for place in order])
-    return stored.permute([order.index(place) for place in range(len(order))])
+    stored = torch.frombuffer(content, dtype=dtype).reshape([shape[axis] for axis in order])
+    return stored.permute([order.index(axis) for axis in range(len(order))])
 
 
 RELATIVE_TOLERANCE = 1e-3
@@ -302,12 +302,12 @@ def _read_problems(completed: Completed, methods: list[str]) -> dict[str, str | 
     return dict.fromkeys(methods, f"{ended}: {said[-1]}" if said else ended)
 
 
-def _check_order(what: str, values: Sequence[Any]) -> None:
+def _check_order(kind: str, values: Sequence[Any]) -> None:
     """Raises ExportError for a tensor that is not stored row by row; a bundle has no other form."""
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor) and list(value.dim_order()) != list(range(value.dim())):
             order = list(value.dim_order())
             msg = (
-                f"ExecuTorch's bundles have no room for {what} {index} in dimension order {order}; "
+                f"ExecuTorch's bundles have no room for {kind} {index} in dimension order {order}; "
             )
             raise ExportError(msg + "leave --bundle out")

@@ -118,7 +118,9 @@ class ExportSession:
                 for name, method in prepared.methods.items()
             }
             self.caught = operators.count_covered(traced.values(), self.request.scopes())
-            traced = {name: self.rewriting.before_lowering(each) for name, each in traced.items()}
+            traced = {
+                name: self.rewriting.before_lowering(program) for name, program in traced.items()
+            }
         for name in prepared.quantization:
             lowering.check_quantized(name, traced[name])
         self.rewriting.check_precision()
@@ -134,33 +136,34 @@ class ExportSession:
         if scopes:
             self._check_scopes(methods.values(), scopes)
         with self.clock.stage("run eager"):
-            references = {name: run_reference(each, dtype) for name, each in methods.items()}
+            references = {name: run_reference(method, dtype) for name, method in methods.items()}
             if self.reader is not None:
                 self.reader.read_eager(methods, model_loading.load_constants(self.request.model))
                 if self.reader.problem and self.request.text is not None:
                     raise ExportError(f"--text {self.request.text}: {self.reader.problem}")
         with self.clock.stage("convert"):
-            parts = () if precision.quantization else scopes
+            cast_scopes = () if precision.quantization else scopes
             methods = {
-                name: lowering.cast_method(each, dtype, parts) for name, each in methods.items()
+                name: lowering.cast_method(method, dtype, cast_scopes)
+                for name, method in methods.items()
             }
-            if (words := self.request.options.embeddings) is not None:
-                self.embeddings = quantize_embeddings(methods.values(), words, scopes)
+            if (embedding_scheme := self.request.options.embeddings) is not None:
+                self.embeddings = quantize_embeddings(methods.values(), embedding_scheme, scopes)
             # Quantisation copies the modules, and with them what they share.
             shared = lowering.find_shared_buffers(methods)
             reports = {}
             if precision.quantization is not None:
-                for name, each in methods.items():
+                for name, method in methods.items():
                     methods[name], reports[name] = lowering.quantize_method(
                         name,
-                        each,
+                        method,
                         precision,
                         BY_NAME[self.request.backend],
                         self.rewriting,
                         scopes=scopes,
                     )
         if self.request.options.channels_last:
-            methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
+            methods = {name: tensors.with_channels_last(method) for name, method in methods.items()}
         return PreparedMethods(methods, references, reports, shared)
 
     def _check_scopes(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
@@ -268,13 +271,13 @@ class ExportOutput:
             name: max((output.max_abs_error for output in check.outputs), default=0.0)
             for name, check in self.checks.items()
         }
-        found = (
+        bundle_checks = (
             runtime_check.leave_unchecked(errors)
             if self.request.options.external_constants
             else runtime_check.check_bundle(self._staged(self.files.bundle), errors)
         )
         for name, check in self.checks.items():
-            self.checks[name] = check.model_copy(update={"bundle": found[name]})
+            self.checks[name] = check.model_copy(update={"bundle": bundle_checks[name]})
 
     def _staged(self, file: Path) -> Path:
         """Returns where `file` is until the export is complete."""
@@ -318,7 +321,9 @@ class ExportOutput:
         torch.manual_seed(SEED)
         fresh = model_loading.load_methods(request.model, request.options.weights)
         return reader.blame(
-            quality, {name: in_float32(each, torch.float32) for name, each in fresh.items()}, scheme
+            quality,
+            {name: in_float32(method, torch.float32) for name, method in fresh.items()},
+            scheme,
         )
 
     def _write_manifest(self, methods: dict[str, MethodFiles], quality: TextQuality | None) -> None:

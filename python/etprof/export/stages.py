@@ -89,7 +89,7 @@ def _make_profiler() -> Profiler:
         """Keeps each frame's text once, not once a look: a look has a hundred frames."""
 
         def _sampler_saw_call_stack(self, stack: list[str], *more: Any) -> None:  # noqa: ANN401
-            super()._sampler_saw_call_stack([sys.intern(each) for each in stack], *more)
+            super()._sampler_saw_call_stack([sys.intern(frame) for frame in stack], *more)
 
     return ThriftyProfiler(interval=_INTERVAL_S, async_mode="disabled")
 
@@ -142,14 +142,16 @@ def draw_flames(title: str, clock: StageClock) -> str:
     from pyinstrument.session import Session
 
     stages = _stage_frames(clock)
-    whole = Frame("export\0\0000", stages, sum(stage.time for stage in stages))
-    processors.aggregate_repeated_calls(whole, {})
-    processors.remove_irrelevant_nodes(whole, {"filter_threshold": SMALLEST_SHARE})
-    session = reduce(Session.combine, [each for each in clock.sessions if each is not None])
+    root = Frame("export\0\0000", stages, sum(stage.time for stage in stages))
+    processors.aggregate_repeated_calls(root, {})
+    processors.remove_irrelevant_nodes(root, {"filter_threshold": SMALLEST_SHARE})
+    session = reduce(
+        Session.combine, [session for session in clock.sessions if session is not None]
+    )
     session.target_description = clean(title)
     about = json.dumps(session.to_json(include_frame_records=False))
     # A name may hold what ends a script.
-    data = f'{{"session": {about}, "frame_tree": {whole.to_json_str()}}}'.replace("<", r"\u003c")
+    data = f'{{"session": {about}, "frame_tree": {root.to_json_str()}}}'.replace("<", r"\u003c")
     call = f'pyinstrumentHTMLRenderer.render(document.getElementById("app"), {data})'
     script, style = (
         read_package_file(renderers.__name__, "html_resources", f"app.{kind}")
@@ -164,13 +166,13 @@ def _stage_frames(clock: StageClock) -> list[Frame]:
     """Returns a frame for each stage, as long as the clock says, with the calls in it."""
     from pyinstrument.frame import Frame
 
-    found = []
+    frames = []
     for stage, session in zip(clock.times, clock.sessions, strict=True):
         # The root is the function that holds the stage.
         root = None if session is None else session.root_frame()
         calls = [] if root is None else [call for child in root.children for call in _calls(child)]
-        found.append(Frame(f"{stage.name}\0\0000", calls, stage.duration_ns / 1e9))
-    return found
+        frames.append(Frame(f"{stage.name}\0\0000", calls, stage.duration_ns / 1e9))
+    return frames
 
 
 def _calls(frame: Frame) -> Iterator[Frame]:
@@ -185,8 +187,8 @@ def _calls(frame: Frame) -> Iterator[Frame]:
     if name is None:
         yield from inside
     else:
-        place = (clean(name), clean(frame.file_path or ""), str(frame.line_no or 0))
-        yield Frame("\0".join(place), inside, frame.time)
+        location = (clean(name), clean(frame.file_path or ""), str(frame.line_no or 0))
+        yield Frame("\0".join(location), inside, frame.time)
 
 
 def name_call(function: str, file: str, class_name: str | None) -> str | None:

@@ -106,19 +106,19 @@ def compare_with_eager(
             return _compare(request, target, programs, launched)
 
 
-def _choose_modes(asked: tuple[str, ...], target: Target) -> tuple[str, ...]:
-    own = target.sme_modes()
-    for mode in asked:
-        if mode not in own:
+def _choose_modes(requested_modes: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    target_modes = target.sme_modes()
+    for mode in requested_modes:
+        if mode not in target_modes:
             raise UsageError(
-                f"--sme {mode}: the CPU of {target.platform} has {', '.join(own)}; choose of these, "
+                f"--sme {mode}: the CPU of {target.platform} has {', '.join(target_modes)}; choose of these, "
                 "or --target emulator"
             )
-    return tuple(mode for mode in own if not asked or mode in asked)
+    return tuple(mode for mode in target_modes if not requested_modes or mode in requested_modes)
 
 
-def _choose_method(methods: Mapping[str, ExportMethod], asked: str | None) -> str:
-    name = asked or ("forward" if "forward" in methods else next(iter(methods)))
+def _choose_method(methods: Mapping[str, ExportMethod], method: str | None) -> str:
+    name = method or ("forward" if "forward" in methods else next(iter(methods)))
     if name not in methods:
         raise UsageError(f"the model has no method {name!r}; it has {', '.join(methods)}")
     return name
@@ -149,25 +149,25 @@ def make_programs(
     if request.program is None:
         untapped.write_bytes(lowering.make_program(plain.edge, options, shared).buffer)
     del plain
-    chosen = taps.choose_taps(traced.graph, () if request.taps_fused else fusions)
-    if not chosen:
+    selected = taps.choose_taps(traced.graph, () if request.taps_fused else fusions)
+    if not selected:
         raise ExportError(f"method {name!r} has no operator that gives floating-point values")
     tapped: dict[Path, list[Tap]] = {}
     delegates: dict[str, int] = {}
-    kept: set[tuple[str, ...]] = set()
-    for group in taps.split_passes(chosen, request.most_bytes, request.most_taps):
+    kept_fusions: set[tuple[str, ...]] = set()
+    for group in taps.split_passes(selected, request.most_bytes, request.most_taps):
         copied = taps.add_taps(traced, group)
         lowered = taps.lower_tapped(name, copied, backend, options)
         # A fusion counts as kept where the taps of every pass leave it.
-        found = taps.find_fusions(lowered, name, copied.graph)
-        kept = found if not tapped else kept & found
+        pass_fusions = taps.find_fusions(lowered, name, copied.graph)
+        kept_fusions = pass_fusions if not tapped else kept_fusions & pass_fusions
         delegates |= taps.find_delegates(lowered, name, copied.graph)
         path = folder / f"tapped_{len(tapped)}.pte"
         path.write_bytes(lowering.make_program(lowered.edge, options, shared).buffer)
         tapped[path] = group
-    prevented = tuple(taps.name_fusions(fusions - kept))
-    given = prepared.methods[name]
-    inputs = tensors.flatten((given.inputs, dict(given.kwarg_inputs)))
+    prevented = tuple(taps.name_fusions(fusions - kept_fusions))
+    method = prepared.methods[name]
+    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
     return TappedPrograms(name, inputs, traced, untapped, tapped, delegates, prevented)
 
 
@@ -175,20 +175,24 @@ def launch(programs: TappedPrograms, target: Target, mode: str, folder: Path) ->
     """Runs every program once in one SME mode."""
     external = programs.untapped.with_suffix(".ptd")
     launched = ModeOutputs()
-    own = len(programs.traced.graph_signature.user_outputs)
+    output_count = len(programs.traced.graph_signature.user_outputs)
     for number, path in enumerate((programs.untapped, *programs.tapped)):
-        place = folder / str(number)
-        place.mkdir(parents=True)
+        launch_folder = folder / str(number)
+        launch_folder.mkdir(parents=True)
         data = external if number == 0 and external.is_file() else None
-        request = runtime_check.make_request(path, data, programs.method, programs.inputs, place)
+        request = runtime_check.make_request(
+            path, data, programs.method, programs.inputs, launch_folder
+        )
         target.run(replace(request, sme=mode))
         outputs = runtime_check.find_outputs(request)
         if number == 0:
             launched.outputs = outputs
             continue
-        launched.tapped_outputs = launched.tapped_outputs or outputs[:own]
+        launched.tapped_outputs = launched.tapped_outputs or outputs[:output_count]
         group = programs.tapped[path]
-        launched.values |= zip((tap.place.name for tap in group), outputs[own:], strict=True)
+        launched.values |= zip(
+            (tap.tapped_node.name for tap in group), outputs[output_count:], strict=True
+        )
     return launched
 
 
@@ -198,23 +202,25 @@ def _compare(
     programs: TappedPrograms,
     launched: Mapping[str, ModeOutputs],
 ) -> NumericGaps:
-    chosen = [tap for group in programs.tapped.values() for tap in group]
+    selected = [tap for group in programs.tapped.values() for tap in group]
     inherited = _compare_inherited(programs, launched)
     precision = request.export.parsed_precision()
-    own = {mode: compare_own(programs, each, precision) for mode, each in launched.items()}
-    wide = _compare_float32(request, programs.method, chosen, launched)
+    own_gaps = {
+        mode: compare_own(programs, outputs, precision) for mode, outputs in launched.items()
+    }
+    wide = _compare_float32(request, programs.method, selected, launched)
     delegates = programs.delegates
     rows = tuple(
         OperatorGap(
             **_describe(order, tap, delegates),
             mode=mode,
-            own_gap=own[mode][tap.place.name][0],
-            explained=own[mode][tap.place.name][1],
-            eager=inherited[mode, "eager"][tap.place.name],
+            own_gap=own_gaps[mode][tap.tapped_node.name][0],
+            explained=own_gaps[mode][tap.tapped_node.name][1],
+            eager=inherited[mode, "eager"][tap.tapped_node.name],
             float32=wide.get(mode, {}).get(tap.node.name),
-            off=inherited.get((mode, "off"), {}).get(tap.place.name),
+            off=inherited.get((mode, "off"), {}).get(tap.tapped_node.name),
         )
-        for order, tap in enumerate(chosen)
+        for order, tap in enumerate(selected)
         for mode in launched
     )
     return NumericGaps(
@@ -226,7 +232,7 @@ def _compare(
         passes=len(programs.tapped),
         rows=rows,
         prevented=programs.prevented,
-        checks={mode: _check_taps(each) for mode, each in launched.items()},
+        checks={mode: _check_taps(outputs) for mode, outputs in launched.items()},
     )
 
 
@@ -239,8 +245,8 @@ def _describe(order: int, tap: Tap, delegates: Mapping[str, int]) -> dict[str, A
         "operator": tap.operator,
         "module": origin.module_path,
         "source": None if line is None else f"{line.file}:{line.line}",
-        "shape": tuple(operators.shape_of(tap.place) or ()),
-        "dtype": tensors.dtype_name(tap.place.meta["val"]),
+        "shape": tuple(operators.shape_of(tap.tapped_node) or ()),
+        "dtype": tensors.dtype_name(tap.tapped_node.meta["val"]),
         "delegate": delegates.get(tap.node.name),
     }
 
@@ -249,21 +255,21 @@ def _compare_inherited(
     programs: TappedPrograms, launched: Mapping[str, ModeOutputs]
 ) -> dict[tuple[str, str], dict[str, Gap]]:
     """Returns by mode and reference how far each value is from eager's, and from SME off's."""
-    found: dict[tuple[str, str], dict[str, Gap]] = {}
+    gaps: dict[tuple[str, str], dict[str, Gap]] = {}
     off = launched.get("off")
 
-    def see(name: str, value: torch.Tensor) -> torch.Tensor:
+    def observe(name: str, value: torch.Tensor) -> torch.Tensor:
         before = off.values[name]() if off is not None and name in off.values else None
-        for mode, each in launched.items():
-            if name in each.values:
-                own = each.values[name]()
-                found.setdefault((mode, "eager"), {})[name] = _gap_between(own, value)
+        for mode, outputs in launched.items():
+            if name in outputs.values:
+                actual = outputs.values[name]()
+                gaps.setdefault((mode, "eager"), {})[name] = _gap_between(actual, value)
                 if before is not None and mode != "off":
-                    found.setdefault((mode, "off"), {})[name] = _gap_between(own, before)
+                    gaps.setdefault((mode, "off"), {})[name] = _gap_between(actual, before)
         return value
 
-    _walk(programs.traced, programs.inputs, see)
-    return found
+    _walk(programs.traced, programs.inputs, observe)
+    return gaps
 
 
 def compare_own(
@@ -273,21 +279,21 @@ def compare_own(
 
     And how far its precision explains.
     """
-    chosen = {tap.place.name: tap for group in programs.tapped.values() for tap in group}
-    starts = {name: taps.find_sum_start(programs.traced, tap) for name, tap in chosen.items()}
+    selected = {tap.tapped_node.name: tap for group in programs.tapped.values() for tap in group}
+    starts = {name: taps.find_sum_start(programs.traced, tap) for name, tap in selected.items()}
     ends = {start.end.name: start for start in starts.values() if start is not None}
     scheme = precision.quantization
     is_dynamic = scheme is not None and scheme.activations == "dynamic"
     powers: dict[str, float] = {}
-    found = {}
+    gaps = {}
 
-    def see(name: str, value: torch.Tensor) -> torch.Tensor:
+    def observe(name: str, value: torch.Tensor) -> torch.Tensor:
         if name in ends and precision.name == "fp16":
             powers[name] = ends[name].power_between(value)
         if name not in launched.values:
             return value
-        tap, start, own = chosen[name], starts[name], launched.values[name]()
-        size = operators.element_count(tap.place)
+        tap, start, actual = selected[name], starts[name], launched.values[name]()
+        size = operators.element_count(tap.tapped_node)
         if is_dynamic and tap.summed > 1:
             explained = explain_dynamic_product(size)
         else:
@@ -297,15 +303,15 @@ def compare_own(
             explained = explain_error(
                 precision.name, tap.summed, size, steps=tap.steps, growth=growth
             )
-        found[name] = _gap_between(own, value), explained
-        return own.to(value.dtype).reshape(value.shape)
+        gaps[name] = _gap_between(actual, value), explained
+        return actual.to(value.dtype).reshape(value.shape)
 
-    _walk(programs.traced, programs.inputs, see)
-    return found
+    _walk(programs.traced, programs.inputs, observe)
+    return gaps
 
 
 def _compare_float32(
-    request: GapRequest, method: str, chosen: Sequence[Tap], launched: Mapping[str, ModeOutputs]
+    request: GapRequest, method: str, selected: Sequence[Tap], launched: Mapping[str, ModeOutputs]
 ) -> dict[str, dict[str, Gap]]:
     """Returns by mode how far each operator is from the model in float32, where that has it.
 
@@ -319,21 +325,23 @@ def _compare_float32(
         methods = model_loading.load_methods(request.export.model, request.export.options.weights)
     wide = in_float32(methods[method], dtype)
     traced = lowering.trace(method, wide)
-    known = {(node.name, node.target) for node in traced.graph.nodes}
-    places = {
-        tap.node.name: tap.place.name for tap in chosen if (tap.node.name, tap.node.target) in known
+    graph_nodes = {(node.name, node.target) for node in traced.graph.nodes}
+    tap_names = {
+        tap.node.name: tap.tapped_node.name
+        for tap in selected
+        if (tap.node.name, tap.node.target) in graph_nodes
     }
-    found: dict[str, dict[str, Gap]] = {}
+    gaps: dict[str, dict[str, Gap]] = {}
 
-    def see(name: str, value: torch.Tensor) -> torch.Tensor:
-        for mode, each in launched.items() if name in places else ():
-            own = each.values[places[name]]()
-            if own.shape == value.shape:
-                found.setdefault(mode, {})[name] = _gap_between(own, value)
+    def observe(name: str, value: torch.Tensor) -> torch.Tensor:
+        for mode, outputs in launched.items() if name in tap_names else ():
+            actual = outputs.values[tap_names[name]]()
+            if actual.shape == value.shape:
+                gaps.setdefault(mode, {})[name] = _gap_between(actual, value)
         return value
 
-    _walk(traced, tensors.flatten((wide.inputs, dict(wide.kwarg_inputs))), see)
-    return found
+    _walk(traced, tensors.flatten((wide.inputs, dict(wide.kwarg_inputs))), observe)
+    return gaps
 
 
 def _check_taps(launched: ModeOutputs) -> Gap:
@@ -343,30 +351,30 @@ def _check_taps(launched: ModeOutputs) -> Gap:
     return max(gaps, key=lambda gap: gap.relative)
 
 
-See = Callable[[str, torch.Tensor], torch.Tensor]
+Observer = Callable[[str, torch.Tensor], torch.Tensor]
 """Gets a node's name and its value in eager, and returns the value that its readers get."""
 
 
 class _GraphWalk(torch.fx.Interpreter):
     """Keeps no value longer than its last reader needs it."""
 
-    def __init__(self, module: torch.fx.GraphModule, see: See) -> None:
+    def __init__(self, module: torch.fx.GraphModule, observe: Observer) -> None:
         super().__init__(module)
-        self._see = see
+        self._observe = observe
 
     def run_node(self, n: torch.fx.Node) -> Any:  # noqa: ANN401 - a node's value
         """Computes a node and shows it."""
         value = super().run_node(n)
         is_seen = n.op == "call_function" and isinstance(value, torch.Tensor)
-        return self._see(n.name, value) if is_seen else value
+        return self._observe(n.name, value) if is_seen else value
 
 
-def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], see: See) -> None:
+def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], observe: Observer) -> None:
     """Runs `program` on flat inputs; buffers that it changes are as before afterwards."""
     module = program.module(check_guards=False)
     names = lowering.buffer_names(module)
     with torch.no_grad(), lowering.unchanged_buffers(module, names):
-        _GraphWalk(module, see).run(*inputs, enable_io_processing=False)
+        _GraphWalk(module, observe).run(*inputs, enable_io_processing=False)
 
 
 def _gap_between(value: torch.Tensor, reference: torch.Tensor) -> Gap:
@@ -376,5 +384,5 @@ def _gap_between(value: torch.Tensor, reference: torch.Tensor) -> Gap:
 
 def _array(value: torch.Tensor) -> Any:  # noqa: ANN401 - NumPy's
     # NumPy has no bfloat16.
-    kept = value.float() if value.dtype == torch.bfloat16 else value
-    return kept.detach().contiguous().numpy()
+    widened = value.float() if value.dtype == torch.bfloat16 else value
+    return widened.detach().contiguous().numpy()

@@ -40,7 +40,7 @@ class Tap:
 
     node: torch.fx.Node
     """The operator in the traced graph."""
-    place: torch.fx.Node
+    tapped_node: torch.fx.Node
     """Whose value is looked at: the operator's, or what is left of it when it was quantised."""
     operator: str
     """What people call it; those that became one with it are named too."""
@@ -57,14 +57,14 @@ class Tap:
     @property
     def bytes(self) -> int:
         """Size of the value."""
-        value = self.place.meta["val"]
-        return operators.element_count(self.place) * int(value.element_size())
+        value = self.tapped_node.meta["val"]
+        return operators.element_count(self.tapped_node) * int(value.element_size())
 
 
 def trace_names(nodes: Iterable[torch.fx.Node], traced: torch.fx.Graph) -> dict[str, str]:
     """Returns, by the names of lowered nodes, those of the nodes of `traced` they come from."""
-    found = {node.name: _find_source(node, id(traced)) for node in nodes}
-    return {name: source for name, source in found.items() if source is not None}
+    sources = {node.name: _find_source(node, id(traced)) for node in nodes}
+    return {name: source for name, source in sources.items() if source is not None}
 
 
 def _find_source(node: torch.fx.Node, graph_id: int) -> str | None:
@@ -93,15 +93,15 @@ def find_fusions(
     """Returns the operators of the traced graph that a delegate computes as one, by their names."""
     order = {node.name: index for index, node in enumerate(traced.nodes)}
     working = {node.name for node in traced.nodes if _computes(node)}
-    found = set()
+    fusions = set()
     for delegate in lowered.methods[method].delegates:
         names = trace_names(delegate.nodes, traced)
         exporter = backend_of(delegate.backend).exporter()
         for node in exporter.read_delegate(delegate.blob, delegate.nodes, operators.is_quantize):
             behind = {names[operator] for operator in node.operators if operator in names} & working
             if len(behind) > 1 and node.attribution != "inserted":
-                found.add(tuple(sorted(behind, key=order.__getitem__)))
-    return found
+                fusions.add(tuple(sorted(behind, key=order.__getitem__)))
+    return fusions
 
 
 def _computes(node: torch.fx.Node) -> bool:
@@ -118,8 +118,8 @@ def _computes(node: torch.fx.Node) -> bool:
 
 def _is_of_quantization(node: torch.fx.Node) -> bool:
     """Whether a node makes integers, or their scale and zero point, which a delegate keeps to itself."""
-    chosen = node.all_input_nodes[:1] if operators.target_name(node) == "getitem" else (node,)
-    named = any("choose_qparams" in operators.target_name(each) for each in chosen)
+    sources = node.all_input_nodes[:1] if operators.target_name(node) == "getitem" else (node,)
+    named = any("choose_qparams" in operators.target_name(source) for source in sources)
     return named or operators.is_quantize(node)
 
 
@@ -129,15 +129,15 @@ def choose_taps(traced: torch.fx.Graph, fusions: Iterable[tuple[str, ...]]) -> l
     ends: dict[str, tuple[str, ...]] = {group[-1]: group for group in fusions}
     nodes = {node.name: node for node in traced.nodes}
     kinds = {name: operators.target_name(node).partition(".")[0] for name, node in nodes.items()}
-    found = []
+    taps = []
     for node in traced.nodes:
         if _computes(node) and node.name not in inside:
             group = ends.get(node.name, (node.name,))
             called = " + ".join(kinds[name] for name in group)
             summed = max(count_summed(nodes[name]) for name in group)
             fused = tuple(nodes[name] for name in group)
-            found.append(Tap(node, _place_of(node), called, summed, fused))
-    return found
+            taps.append(Tap(node, _find_tapped_node(node), called, summed, fused))
+    return taps
 
 
 @dataclass(frozen=True)
@@ -165,26 +165,28 @@ def find_sum_start(program: torch.export.ExportedProgram, tap: Tap) -> SumStart 
     A bias that is large beside the result, as after a layer whose values are all positive, is where
     half precision loses most: the result is what is left of two large numbers.
     """
-    product, *rest = tap.fused
+    product, *followers = tap.fused
     kind = operators.target_name(product).partition(".")[0]
     is_image = kind.startswith("conv")
     if not (is_image or kind == "linear"):
         return None
     shape = [1, -1] + [1] * (product.meta["val"].dim() - 2) if is_image else [-1]
-    given = product.args[2] if len(product.args) > 2 else None
-    bias = _constant(program, given) if isinstance(given, torch.fx.Node) else torch.zeros(1)
+    bias_node = product.args[2] if len(product.args) > 2 else None
+    bias = _constant(program, bias_node) if isinstance(bias_node, torch.fx.Node) else torch.zeros(1)
     if bias is None:
         return None
     start = bias.float().reshape(shape)
-    if rest and operators.target_name(rest[0]).startswith("batch_norm"):
-        held = [_constant(program, each) for each in rest[0].args[1:5]]
-        weight, shift, mean, variance = (each if each is None else each.float() for each in held)
+    if followers and operators.target_name(followers[0]).startswith("batch_norm"):
+        held = [_constant(program, parameter) for parameter in followers[0].args[1:5]]
+        weight, shift, mean, variance = (
+            tensor if tensor is None else tensor.float() for tensor in held
+        )
         if mean is None or variance is None:
             return None
-        eps: Any = rest[0].args[7]
+        eps: Any = followers[0].args[7]
         channels = start.expand(1, mean.numel(), *shape[2:])
         folded = torch.nn.functional.batch_norm(channels, mean, variance, weight, shift, eps=eps)
-        return SumStart(rest[0], folded)
+        return SumStart(followers[0], folded)
     return SumStart(product, start)
 
 
@@ -206,17 +208,17 @@ def count_summed(node: torch.fx.Node) -> float:
     return (operators.count_macs(node) or 1) / max(operators.element_count(node), 1)
 
 
-def _place_of(node: torch.fx.Node) -> torch.fx.Node:
+def _find_tapped_node(node: torch.fx.Node) -> torch.fx.Node:
     """Looks behind a quantisation that is the operator's only reader: its integers are the result."""
-    place = node
-    for wanted in (operators.QUANTIZE, operators.DEQUANTIZE):
-        readers = list(place.users)
+    tapped_node = node
+    for kind in (operators.QUANTIZE, operators.DEQUANTIZE):
+        readers = list(tapped_node.users)
         if not readers or not all(operators.is_quantize(reader) for reader in readers):
             return node
-        if wanted == operators.QUANTIZE and len(readers) > 1:
+        if kind == operators.QUANTIZE and len(readers) > 1:
             return node
-        place = readers[0]
-    return place if operators.DEQUANTIZE in operators.target_name(place) else node
+        tapped_node = readers[0]
+    return tapped_node if operators.DEQUANTIZE in operators.target_name(tapped_node) else node
 
 
 def split_passes(taps: Sequence[Tap], most_bytes: int, most_taps: int | None) -> list[list[Tap]]:
@@ -237,19 +239,19 @@ def add_taps(
     traced: torch.export.ExportedProgram, taps: Sequence[Tap]
 ) -> torch.export.ExportedProgram:
     """Returns a copy, of the same weights, that gives the tapped values after its own outputs."""
-    kept = (traced.state_dict, *traced.constants.values())
-    shared: dict[int, Any] = {id(each): each for each in kept}
+    shared_tensors = (traced.state_dict, *traced.constants.values())
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in shared_tensors}
     tapped = copy.deepcopy(traced, shared)
     nodes = {node.name: node for node in tapped.graph.nodes}
-    places = set()
+    tapped_nodes = set()
     for tap in taps:
-        place = nodes[tap.place.name]
-        if tap.place is not tap.node:
+        tapped_node = nodes[tap.tapped_node.name]
+        if tap.tapped_node is not tap.node:
             # A delegate leaves out a dequantisation that another operator reads, and its value too.
-            with tapped.graph.inserting_after(place):
-                place = tapped.graph.node_copy(place)
-        places.add(place)
-    rule = (lambda node: node in places, upstream.FULL_TENSOR)
+            with tapped.graph.inserting_after(tapped_node):
+                tapped_node = tapped.graph.node_copy(tapped_node)
+        tapped_nodes.add(tapped_node)
+    rule = (lambda node: node in tapped_nodes, upstream.FULL_TENSOR)
     upstream.tap_intermediate_outputs_(tapped, rule)
     return tapped
 

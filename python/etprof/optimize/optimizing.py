@@ -64,7 +64,9 @@ class Optimizer:
     tell: Callable[[str], None]
     prover: TargetEvaluator | None = None
     """None: only the figures of exports decide."""
-    known: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(default_factory=dict)
+    cached_trials: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(
+        default_factory=dict
+    )
     """By their rewrites and their layers in float32."""
     counts_all: bool = False
     """Whether every program is counted: what was predicted of this model did not hold."""
@@ -79,7 +81,9 @@ class Optimizer:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.record = self._recall()
-        self.known = {(trial.rewrites, trial.float_layers): trial for trial in self.record.trials}
+        self.cached_trials = {
+            (trial.rewrites, trial.float_layers): trial for trial in self.record.trials
+        }
         search, baseline, best = self._search()
         if baseline.problem is not None:
             self._clear()
@@ -143,8 +147,12 @@ class Optimizer:
             search.steps.append(OptimizationStep(rewrite=name, kept=False, why=why))
         baseline, best = search.run()
         if prover is not None and not prover.proves_times and best.passed and not self.counts_all:
-            asked = next(each for each in self.known.values() if each.number == best.number)
-            counted = self._count(prover, asked)
+            best_trial = next(
+                cached_trial
+                for cached_trial in self.cached_trials.values()
+                if cached_trial.number == best.number
+            )
+            counted = self._count(prover, best_trial)
             best = best.model_copy(update={"counted": counted.counted})
             if self.counts_all:
                 return self._search()
@@ -161,12 +169,12 @@ class Optimizer:
         return trial
 
     def _try(self, names: tuple[str, ...], layers: tuple[str, ...]) -> Trial:
-        if (names, layers) not in self.known:
-            number = len(self.known)
+        if (names, layers) not in self.cached_trials:
+            number = len(self.cached_trials)
             few = f" ({len(layers)})" if layers else ""
             self.tell(f"trial {number + 1}: {', '.join(names) or 'as it is'}{few}")
             self._remember(self._export(Trial(number=number, rewrites=names, float_layers=layers)))
-        return self.known[names, layers]
+        return self.cached_trials[names, layers]
 
     def _mix_precisions(self, baseline: Trial) -> bool:
         """Finds the layers that have to stay in float32; False where that is of no use.
@@ -176,12 +184,12 @@ class Optimizer:
         """
         if not self.record.float_layers and self._is_time_left():
             names = (FLOAT_LAYERS, *self._names())
-            found = choose_layers(
+            float_layers = choose_layers(
                 self._rank_layers(baseline),
                 lambda layers: self._try(names, layers).passed,
                 self._is_time_left,
             )
-            self._save(float_layers=found)
+            self._save(float_layers=float_layers)
         return bool(self.record.float_layers)
 
     def _rank_layers(self, baseline: Trial) -> list[str]:
@@ -191,10 +199,10 @@ class Optimizer:
         self.tell("looking for the layers that spoil the outputs")
         files, plain = self._find(baseline), self._request(baseline)
         report = read_record(DelegationReport, files.report, way_out="export again")
-        own, noise = Counter[str](), Counter[str]()
+        macs_by_module, noise = Counter[str](), Counter[str]()
         for method, described in report.methods.items():
             for operator in described.operators:
-                own[operator.origin.module_path] += operator.macs or 0
+                macs_by_module[operator.origin.module_path] += operator.macs or 0
             try:
                 gaps = compare_with_eager(GapRequest(export=plain, method=method), LocalTarget())
             except ExportError as error:
@@ -203,8 +211,11 @@ class Optimizer:
                 noise.update(gaps.added_noise(gaps.modes[0]))
         # A module's choice is that of what is in it; sums between layers are a module's own.
         work = {
-            path: 1 + sum(macs for name, macs in own.items() if f"{name}.".startswith(f"{path}."))
-            for path in filter(None, own)
+            path: 1
+            + sum(
+                macs for name, macs in macs_by_module.items() if f"{name}.".startswith(f"{path}.")
+            )
+            for path in filter(None, macs_by_module)
         }
         return sorted(work, key=lambda path: (-noise[path] / work[path], work[path], path))
 
@@ -219,46 +230,54 @@ class Optimizer:
         self.counts_all = self.counts_all or not trial.is_as_predicted()
         return trial
 
-    def measure(self, prover: TargetEvaluator, candidate: Trial, other: Trial) -> tuple[Gain, ...]:
+    def measure(
+        self, prover: TargetEvaluator, candidate: Trial, reference: Trial
+    ) -> tuple[Gain, ...]:
         """Measures two programs in turns, at most once; raises as `Prover.time_in_turns` does."""
-        for each in self.record.timings:
-            if (each.candidate, each.other) == (candidate.rewrites, other.rewrites):
-                return each.gains
-        self.tell(f"measuring trial {candidate.number + 1} in turns with trial {other.number + 1}")
+        for timing in self.record.timings:
+            if (timing.candidate, timing.other) == (candidate.rewrites, reference.rewrites):
+                return timing.gains
+        self.tell(
+            f"measuring trial {candidate.number + 1} in turns with trial {reference.number + 1}"
+        )
         gains = prover.time_in_turns(
             self._find(candidate).pte,
-            self._find(other).pte,
+            self._find(reference).pte,
             candidate.methods,
-            self.folder / _RUNS / f"{candidate.number}_against_{other.number}",
+            self.folder / _RUNS / f"{candidate.number}_against_{reference.number}",
         )
-        timing = PairTiming(candidate=candidate.rewrites, other=other.rewrites, gains=gains)
+        timing = PairTiming(candidate=candidate.rewrites, other=reference.rewrites, gains=gains)
         self._save(timings=(*self.record.timings, timing))
         return gains
 
     def _remember(self, trial: Trial) -> None:
-        self.known[trial.rewrites, trial.float_layers] = trial
-        self._save(trials=tuple(self.known.values()))
+        self.cached_trials[trial.rewrites, trial.float_layers] = trial
+        self._save(trials=tuple(self.cached_trials.values()))
 
     def _place(self, trial: Trial) -> ExportedFiles:
         """Returns where a trial's files are while the search goes on."""
         name = PROGRAM if trial.rewrites else BASELINE
         return ExportedFiles(self.folder / _TRIALS / str(trial.number) / name)
 
-    def _export(self, asked: Trial) -> Trial:
-        files = self._place(asked)
+    def _export(self, trial: Trial) -> Trial:
+        files = self._place(trial)
         try:
-            export_model(self._request(asked))
+            export_model(self._request(trial))
         except ExportError as error:
-            return asked.model_copy(update={"problem": str(error)})
-        return read_trial(asked, files)
+            return trial.model_copy(update={"problem": str(error)})
+        return read_trial(trial, files)
 
     def _find(self, trial: Trial) -> ExportedFiles:
         """Returns a trial's files, exported again where they are there no more."""
         files = self._place(trial)
-        kept = ExportedFiles(self.folder / files.pte.name)
-        for each in (files, kept):
-            if each.manifest.exists() and each.pte.exists() and _is_of(trial, each.pte):
-                return each
+        final_files = ExportedFiles(self.folder / files.pte.name)
+        for candidate in (files, final_files):
+            if (
+                candidate.manifest.exists()
+                and candidate.pte.exists()
+                and _is_of(trial, candidate.pte)
+            ):
+                return candidate
         self.tell(f"exporting trial {trial.number + 1} again")
         export_model(self._request(trial))
         if trial.sha256 is not None and not _is_of(trial, files.pte):
@@ -271,11 +290,11 @@ class Optimizer:
         files = self._find(trial)
         if files.pte.parent == self.folder:
             return
-        for each in sorted(files.written(), key=lambda path: path == files.manifest):
-            target = self.folder / each.name
+        for file in sorted(files.written(), key=lambda path: path == files.manifest):
+            target = self.folder / file.name
             if target.is_dir():
                 shutil.rmtree(target)
-            each.replace(target)
+            file.replace(target)
 
     def _request(self, trial: Trial) -> ExportRequest:
         names = tuple(rewrite for rewrite in trial.rewrites if rewrite != FLOAT_LAYERS)
@@ -292,9 +311,9 @@ class Optimizer:
         from etprof.export.changes.rewriting import sound_rewrites
 
         mixed = [FLOAT_LAYERS] if self.record.float_layers else []
-        own = self.request.precision_rewrites()
-        sound = (each.name for each in sound_rewrites(self.request))
-        return [*mixed, *(name for name in sound if name not in own)]
+        precision_rewrites = self.request.precision_rewrites()
+        sound = (rewrite.name for rewrite in sound_rewrites(self.request))
+        return [*mixed, *(name for name in sound if name not in precision_rewrites)]
 
     def _left_out(self) -> Mapping[str, str]:
         from etprof.export.changes.rewriting import left_out_rewrites
@@ -319,19 +338,19 @@ class Optimizer:
         )
         if not path.exists():
             return fresh
-        known = read_record(Optimization, path, way_out=_AGAIN)
-        if known.made_of != made_of:
+        record = read_record(Optimization, path, way_out=_AGAIN)
+        if record.made_of != made_of:
             return fresh
-        is_same = known.target == target
+        is_same = record.target == target
         trials = tuple(
-            each.model_copy(
+            trial.model_copy(
                 update={"number": number} if is_same else {"number": number, "counted": None}
             )
-            for number, each in enumerate(known.trials)
+            for number, trial in enumerate(record.trials)
         )
-        timings = known.timings if is_same else ()
+        timings = record.timings if is_same else ()
         return fresh.model_copy(
-            update={"trials": trials, "timings": timings, "float_layers": known.float_layers}
+            update={"trials": trials, "timings": timings, "float_layers": record.float_layers}
         )
 
     def _save(self, **changes: object) -> None:
@@ -344,31 +363,31 @@ def _is_of(trial: Trial, program: Path) -> bool:
 
 
 def find_others(
-    found: Optimization, folder: Path, tell: Callable[[str], None]
+    search: Optimization, folder: Path, tell: Callable[[str], None]
 ) -> list[Optimization]:
     """Returns the searches of the same model in other precisions, in folders beside this one.
 
     One that cannot be read is told and left out: this search is done, whatever lies beside it.
     """
-    others = []
+    other_searches = []
     for path in sorted(folder.resolve().parent.glob(f"*/{RECORD}")):
         if path.parent == folder.resolve():
             continue
         try:
-            other = read_record(Optimization, path, way_out=_AGAIN)
+            record = read_record(Optimization, path, way_out=_AGAIN)
         except EtprofError as error:
             tell(f"left out of the page: {error}")
             continue
-        if other.model == found.model and other.precision != found.precision:
-            others.append(other)
-    return others
+        if record.model == search.model and record.precision != search.precision:
+            other_searches.append(record)
+    return other_searches
 
 
-def read_trial(asked: Trial, files: ExportedFiles) -> Trial:
+def read_trial(trial: Trial, files: ExportedFiles) -> Trial:
     """Returns what an export's own files say of the trial that it was made for."""
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    return describe_trial(asked, manifest, report, files.pte.stat().st_size)
+    return describe_trial(trial, manifest, report, files.pte.stat().st_size)
 
 
 def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
@@ -384,12 +403,13 @@ def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
     is_dynamic = scheme is not None and scheme.activations == "dynamic"
     return tuple(
         Candidate(
-            rewrite=each.name,
-            operators=rewriting.operators[each.name] if each.level == "graph" else None,
-            changes=each.changes,
+            rewrite=rewrite.name,
+            operators=rewriting.operators[rewrite.name] if rewrite.level == "graph" else None,
+            changes=rewrite.changes,
         )
-        for each in rewriting.asked
-        if each.name not in rewriting.of_precision and (is_dynamic or each.level != "quantization")
+        for rewrite in rewriting.rewrites
+        if rewrite.name not in rewriting.of_precision
+        and (is_dynamic or rewrite.level != "quantization")
     )
 
 
@@ -397,13 +417,13 @@ def identify_subject(request: ExportRequest) -> str:
     """Hashes what decides a program: the model's code and weights, the options, the tools."""
     source, weights = find_model(request.model), request.options.weights
     options = {**request.options.document(), "rewrites": None}
-    known = {
+    identity = {
         "model": request.model,
         "code": source.hash_files(),
         "weights": None if weights is None else hash_file(weights),
         "precision": request.precision,
-        "least": dict(request.least),
+        "least": dict(request.minimums),
         "options": options,
         "tools": [__version__, version("executorch"), version("torch")],
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -52,19 +52,23 @@ class TargetEvaluator:
         ratios, problems = {}, []
         for method in methods:
             experiments = [{"name": mode, "sme": mode} for mode in self.target.sme_modes()]
-            found = self._measure(run / method, experiments, {"model": program, "method": method})
-            counted = found.run.counted.get("sme2")
+            assessment = self._measure(
+                run / method, experiments, {"model": program, "method": method}
+            )
+            counted = assessment.run.counted.get("sme2")
             calls += 0 if counted is None else counted.count_level("sme2")
-            macs += _macs_on_sme2(found)
-            for mode, checks in found.run.eager_checks.items():
-                known = [check.parity.snr_db for check in checks if check.parity.snr_db is not None]
-                ratios.update({(method, mode): min(known)} if known else {})
+            macs += _macs_on_sme2(assessment)
+            for mode, checks in assessment.run.eager_checks.items():
+                snrs_db = [
+                    check.parity.snr_db for check in checks if check.parity.snr_db is not None
+                ]
+                ratios.update({(method, mode): min(snrs_db)} if snrs_db else {})
             problems += [
                 verdict.text
-                for verdict in found.run.verdicts
+                for verdict in assessment.run.verdicts
                 if verdict.answer == "failed" and not verdict.where.startswith(AT_EXPORT)
             ]
-        worst = min(ratios, key=lambda each: ratios[each], default=None)
+        worst = min(ratios, key=lambda key: ratios[key], default=None)
         return KernelCounts(
             sme2_calls=calls,
             macs_on_sme2=macs,
@@ -74,36 +78,36 @@ class TargetEvaluator:
         )
 
     def time_in_turns(
-        self, candidate: Path, other: Path, methods: Sequence[str], run: Path
+        self, candidate: Path, reference: Path, methods: Sequence[str], run: Path
     ) -> tuple[Gain, ...]:
         """Measures both in turns, method by method; raises TargetError where a launch fails."""
-        return tuple(self._time(candidate, other, method, run) for method in methods)
+        return tuple(self._time(candidate, reference, method, run) for method in methods)
 
-    def _time(self, candidate: Path, other: Path, method: str, run: Path) -> Gain:
+    def _time(self, candidate: Path, reference: Path, method: str, run: Path) -> Gain:
         modes = self.target.sme_modes()
-        mode = next((each for each in modes if each in SME_ON), modes[0])
+        mode = next((mode for mode in modes if mode in SME_ON), modes[0])
         experiments = [
             {"name": _PLAIN, "sme": mode},
             {"name": _REWRITTEN, "sme": mode, "program": _REWRITTEN},
         ]
-        place = run / method
-        found = self._measure(
-            place,
+        run_folder = run / method
+        assessment = self._measure(
+            run_folder,
             experiments,
             {
-                "model": other,
+                "model": reference,
                 "method": method,
                 "programs": {_REWRITTEN: {"model": candidate, "method": method}},
             },
         )
-        comparison = found.primary_comparison
+        comparison = assessment.primary_comparison
         effect = None if comparison is None else comparison.latency
         if effect is None:
-            raise TargetError(f"{place} has no times of both programs; run the command again")
-        known = effect.interval
+            raise TargetError(f"{run_folder} has no times of both programs; run the command again")
+        interval = effect.interval
         failed = {
             verdict.where: verdict.text
-            for verdict in found.run.verdicts
+            for verdict in assessment.run.verdicts
             if verdict.answer == "failed"
         }
         return Gain(
@@ -111,8 +115,8 @@ class TargetEvaluator:
             sme=mode,
             pairs=effect.pairs,
             speed_up=effect.speed_up,
-            low=None if known is None else known.low,
-            high=None if known is None else known.high,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
             verdict=effect.verdict,
             run=f"{run.parent.name}/{run.name}/{method}",
             problem=None if _PLAIN in failed else failed.get(_REWRITTEN),
@@ -122,15 +126,15 @@ class TargetEvaluator:
         self, run: Path, experiments: Sequence[dict[str, Any]], fields: dict[str, Any]
     ) -> Assessment:
         """Measures, and reads what came of it; wrong outputs are the caller's to judge."""
-        given: dict[str, Any] = {"allow_inaccurate": True, "operator_iterations": 1}
+        measurement: dict[str, Any] = {"allow_inaccurate": True, "operator_iterations": 1}
         if self.blocks is not None and self.proves_times:
-            given["blocks"] = self.blocks
+            measurement["blocks"] = self.blocks
         threads = self.threads or self.target.default_threads()
         config = Config(
             output_root=run,
             target=self.config,
             experiments=[{**experiment, "threads": threads} for experiment in experiments],
-            measurement=given,
+            measurement=measurement,
             **fields,
         )
         measured = measure_config(config, self.target, self.listener)
@@ -141,11 +145,11 @@ class TargetEvaluator:
         return assessment
 
 
-def _macs_on_sme2(found: Assessment) -> int:
+def _macs_on_sme2(assessment: Assessment) -> int:
     """Returns the multiply-accumulates of operators whose SME2 microkernels were counted."""
     return sum(
         (detail.attribution.macs or 0) if detail.attribution else 0
-        for experiment in found.insight.experiments
+        for experiment in assessment.insight.experiments
         if experiment.experiment.sme == "sme2"
         for detail in experiment.details
         if detail.evidence.route.answer == "proven" and detail.evidence.level == "sme2"

@@ -53,12 +53,12 @@ def choose_layers(
             count = middle
         else:
             too_few = middle
-    kept = tuple(order[:count])
-    for layer in reversed(kept[:-1]):
-        without = tuple(each for each in kept if each != layer)
+    layers = tuple(order[:count])
+    for layer in reversed(layers[:-1]):
+        without = tuple(path for path in layers if path != layer)
         if is_time_left() and is_sound(without):
-            kept = without
-    return kept
+            layers = without
+    return layers
 
 
 @dataclass
@@ -107,19 +107,19 @@ class Search:
         if baseline.passed and trial.snr_db is not None:
             lost_db = (baseline.snr_db or trial.snr_db) - trial.snr_db
             if lost_db > self.tolerance_db:
-                lost, most = format_value("dB", lost_db), format_value("dB", self.tolerance_db)
-                return f"it loses {lost}, more than {most}"
+                lost, tolerance = format_value("dB", lost_db), format_value("dB", self.tolerance_db)
+                return f"it loses {lost}, more than {tolerance}"
         return None
 
     def _weigh(
-        self, candidate: Trial, other: Trial, baseline: Trial
+        self, candidate: Trial, reference: Trial, baseline: Trial
     ) -> tuple[Comparison, tuple[Gain, ...]]:
         """Compares two programs: by times where there are any, and they are not the same bytes."""
         if self.measure is None:
-            return compare(candidate, other, baseline.macs), ()
-        if candidate.sha256 is not None and candidate.sha256 == other.sha256:
+            return compare(candidate, reference, baseline.macs), ()
+        if candidate.sha256 is not None and candidate.sha256 == reference.sha256:
             return "same", ()
-        gains = self.measure(candidate, other)
+        gains = self.measure(candidate, reference)
         return judge_gains(gains), gains
 
     def _first_sound(self, baseline: Trial) -> Trial | None:
@@ -129,10 +129,10 @@ class Search:
             # It was wrong without them: no rewrite spoils it.
             return None
         while (reason := self.objection(bundle, baseline)) is not None:
-            found = self._without_one(names, baseline)
-            if found is None:
+            reduced = self._without_one(names, baseline)
+            if reduced is None:
                 return self._grow(baseline)
-            culprit, bundle = found
+            culprit, bundle = reduced
             self.steps.append(
                 OptimizationStep(rewrite=culprit, kept=False, why=f"with it {reason}")
             )
@@ -154,8 +154,8 @@ class Search:
         for name in self.names:
             if not self._may_go_on():
                 break
-            asked = (*current.rewrites, name)
-            trial = self.try_out(tuple(each for each in self.names if each in asked))
+            rewrites = (*current.rewrites, name)
+            trial = self.try_out(tuple(rewrite for rewrite in self.names if rewrite in rewrites))
             reason = self.objection(trial, baseline)
             if reason is None:
                 current = trial
@@ -167,25 +167,25 @@ class Search:
 
     def _eliminate(self, baseline: Trial, bundle: Trial) -> Trial:
         """Takes out what does not help, those that changed least first."""
-        replaced = {each.name: each.operators for each in bundle.applied}
+        replaced = {rewrite.name: rewrite.operators for rewrite in bundle.applied}
         for name in bundle.rewrites:
             if name not in replaced:
                 why = "it finds nothing to change"
                 self.steps.append(OptimizationStep(rewrite=name, kept=False, why=why, is_idle=True))
-        best, kept = bundle, bundle.without_idle().rewrites
-        for name in sorted(kept, key=lambda each: replaced[each] or 0):
+        best, rewrites = bundle, bundle.without_idle().rewrites
+        for name in sorted(rewrites, key=lambda rewrite: replaced[rewrite] or 0):
             if not self._may_go_on():
                 why = "the budget ended before the program without it was tried"
                 self.steps.append(
                     OptimizationStep(rewrite=name, kept=True, why=why, operators=replaced[name])
                 )
                 continue
-            without = self.try_out(tuple(each for each in kept if each != name))
+            without = self.try_out(tuple(rewrite for rewrite in rewrites if rewrite != name))
             step = self._judge(name, best, without, baseline)
             self.steps.append(step.model_copy(update={"operators": replaced[name]}))
             loser = without if step.kept else best
             if not step.kept:
-                best, kept = without, without.rewrites
+                best, rewrites = without, without.rewrites
             if loser not in (baseline, bundle):
                 self.discard(loser)
         return best
@@ -211,10 +211,10 @@ class Search:
         effect, gains = self._weigh(bundle, best, baseline)
         if effect != "better":
             return best
-        again, kept = {"kept": True, "why": _TOGETHER, "gains": gains}, bundle.without_idle()
+        update, combined = {"kept": True, "why": _TOGETHER, "gains": gains}, bundle.without_idle()
         self.steps = [
-            step.model_copy(update=again)
-            if step.rewrite in kept.rewrites and not step.kept
+            step.model_copy(update=update)
+            if step.rewrite in combined.rewrites and not step.kept
             else step
             for step in self.steps
         ]

@@ -28,46 +28,48 @@ _LOOK_UP: Final = re.compile(r"embedding\b|embedding_(byte|[24]bit)\b")
 
 
 def quantize_embeddings(
-    methods: Iterable[ExportMethod], words: str, scopes: Sequence[Scope]
+    methods: Iterable[ExportMethod], scheme: str, scopes: Sequence[Scope]
 ) -> tuple[str, ...]:
-    """Quantises tables in place as `words` say (`int4_b32`) and returns their paths.
+    """Quantises tables in place as `scheme` says (`int4_b32`) and returns their paths.
 
     One that a scope covers stays as it is. Raises ExportError where none is left, or where a row is
     no whole number of blocks: ExecuTorch has no kernel for the rest of one.
     """
-    bits, _, block = words.removeprefix("int").partition("_b")
+    bits, _, block = scheme.removeprefix("int").partition("_b")
     granularity = upstream.PerGroup(int(block)) if block else upstream.PerAxis(0)
     # Two values of 4 bits or four of 2 share a byte.
-    least = int(block or (4 if bits == "2" else 2))
-    found: dict[str, None] = {}
+    multiple = int(block or (4 if bits == "2" else 2))
+    paths: dict[str, None] = {}
     for method in methods:
         tables = {
-            path: each
-            for path, each in method.module.named_modules()
-            if isinstance(each, nn.Embedding) and find_deciding(scopes, path) is None
+            path: module
+            for path, module in method.module.named_modules()
+            if isinstance(module, nn.Embedding) and find_deciding(scopes, path) is None
         }
         for path, table in tables.items():
-            if table.embedding_dim % least:
-                msg = f"--embeddings {words}: rows of {path} have {table.embedding_dim} values, not a "
+            if table.embedding_dim % multiple:
+                msg = f"--embeddings {scheme}: rows of {path} have {table.embedding_dim} values, not a "
                 raise ExportError(
-                    f"{msg}multiple of {least}; leave it out with --scope {path}=fp32"
+                    f"{msg}multiple of {multiple}; leave it out with --scope {path}=fp32"
                 )
-        found |= dict.fromkeys(tables)
-        wanted = {
+        paths |= dict.fromkeys(tables)
+        unquantized = {
             path
-            for path, each in tables.items()
-            if not isinstance(each.weight, upstream.TorchAOTensor)
+            for path, table in tables.items()
+            if not isinstance(table.weight, upstream.TorchAOTensor)
         }
         config = upstream.IntxWeightOnlyConfig(
             weight_dtype=getattr(torch, f"int{bits}"), granularity=granularity
         )
         upstream.quantize_(
-            method.module, config, filter_fn=lambda _, path, wanted=wanted: path in wanted
+            method.module,
+            config,
+            filter_fn=lambda _, path, unquantized=unquantized: path in unquantized,
         )
-    if not found:
-        msg = f"--embeddings {words}: the model has no nn.Embedding that no --scope covers"
+    if not paths:
+        msg = f"--embeddings {scheme}: the model has no nn.Embedding that no --scope covers"
         raise ExportError(f"{msg}; leave it out")
-    return tuple(found)
+    return tuple(paths)
 
 
 def fuse_look_ups(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -96,10 +98,10 @@ def fuse_look_ups(program: torch.export.ExportedProgram) -> torch.export.Exporte
 
 def _describe(node: torch.fx.Node) -> tuple[str, str]:
     """Returns the names of the table and of the indices that are looked up in it."""
-    table, *others = node.all_input_nodes
+    table, *indices = node.all_input_nodes
     while table.op == "call_function" and table.all_input_nodes:
         table = table.all_input_nodes[0]
-    return table.name, others[-1].name
+    return table.name, indices[-1].name
 
 
 def _look_ups(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:

@@ -28,8 +28,8 @@ _HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 
 def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
     """Changes a traced method in place; returns how many operators of each kind were changed."""
-    found = Counter[str]()
-    for node in [each for each in program.graph.nodes if each.op == "call_function"]:
+    counts = Counter[str]()
+    for node in [node for node in program.graph.nodes if node.op == "call_function"]:
         kind = operators.target_name(node).partition(".")[0]
         value = node.meta.get("val")
         if kind not in _FILLS or not isinstance(value, torch.Tensor) or value.dtype not in _HALVES:
@@ -37,11 +37,11 @@ def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
         before = node.args
         node.args = tuple(_fit_numbers(node.target, before, value.dtype))
         if _fit_tensors(program, node) or node.args != before:
-            found[kind.removesuffix("_")] += 1
-    if found:
+            counts[kind.removesuffix("_")] += 1
+    if counts:
         program.graph.lint()
         program.graph_module.recompile()
-    return dict(found)
+    return dict(counts)
 
 
 class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -56,9 +56,9 @@ class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:  # noqa: ANN401 - its result
         del types
         if func.overloadpacket.__name__ in _FILLS:
-            types_of = [each.dtype for each in args if isinstance(each, torch.Tensor)]
-            asked = [(kwargs or {}).get("dtype"), *types_of]
-            half = next((each for each in asked if each in _HALVES), None)
+            types_of = [value.dtype for value in args if isinstance(value, torch.Tensor)]
+            dtypes = [(kwargs or {}).get("dtype"), *types_of]
+            half = next((dtype for dtype in dtypes if dtype in _HALVES), None)
             if half is not None:
                 args = _fit_numbers(func, args, half)
         return func(*args, **(kwargs or {}))
@@ -66,19 +66,19 @@ class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _written(target: Any, args: Sequence[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401
     """Yields place and value of each argument that an operator writes."""
-    for place, (declared, value) in enumerate(zip(target._schema.arguments, args, strict=False)):
+    for index, (declared, value) in enumerate(zip(target._schema.arguments, args, strict=False)):
         if declared.name in _VALUES:
-            yield place, value
+            yield index, value
 
 
 def _fit_numbers(target: Any, args: Sequence[Any], dtype: torch.dtype) -> list[Any]:  # noqa: ANN401
     """Returns the arguments with the numbers among them that `dtype` holds."""
-    limits, found = torch.finfo(dtype), [*args]
-    for place, value in _written(target, args):
+    limits, fitted = torch.finfo(dtype), [*args]
+    for index, value in _written(target, args):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and limits.max < abs(value) < float("inf"):
-            found[place] = limits.max if value > 0 else limits.min
-    return found
+            fitted[index] = limits.max if value > 0 else limits.min
+    return fitted
 
 
 def _fit_tensors(program: torch.export.ExportedProgram, node: torch.fx.Node) -> int:
@@ -86,17 +86,17 @@ def _fit_tensors(program: torch.export.ExportedProgram, node: torch.fx.Node) -> 
     dtype = node.meta["val"].dtype
     limits = torch.finfo(dtype)
     changed = 0
-    for place, value in _written(node.target, node.args):
+    for index, value in _written(node.target, node.args):
         if not isinstance(value, torch.fx.Node) or not _is_wide_constant(program, value, limits):
             continue
         with program.graph.inserting_before(node):
-            kept = program.graph.call_function(
+            clamped = program.graph.call_function(
                 torch.ops.aten.clamp.default, (value, limits.min, limits.max)
             )
-            cast = program.graph.call_function(torch.ops.aten.to.dtype, (kept, dtype))
-        for each, form in ((kept, torch.float32), (cast, dtype)):
-            each.meta = {**node.meta, "val": value.meta["val"].to(form)}
-        node.update_arg(place, cast)
+            cast = program.graph.call_function(torch.ops.aten.to.dtype, (clamped, dtype))
+        for added_node, form in ((clamped, torch.float32), (cast, dtype)):
+            added_node.meta = {**node.meta, "val": value.meta["val"].to(form)}
+        node.update_arg(index, cast)
         changed += 1
     return changed
 

@@ -43,15 +43,15 @@ def widen(program: torch.export.ExportedProgram) -> tuple[dict[str, int], dict[s
     kind compute in float32 now, and the reasons for the casts by their nodes' names.
     """
     graph = program.graph_module.graph
-    found, reasons = Counter[str](), dict[str, str]()
+    counts, reasons = Counter[str](), dict[str, str]()
     wide = [node for node in graph.nodes if _sums_halves(node)]
     for node in wide:
-        found[SUMS_HALVES[_kind(node)]] += 1
+        counts[SUMS_HALVES[_kind(node)]] += 1
         for cast in (*_widen_inputs(program, node, wide), *_narrow_results(graph, node)):
             reasons[cast.name] = REASON
     graph.lint()
     program.graph_module.recompile()
-    return dict(found), reasons
+    return dict(counts), reasons
 
 
 def _kind(node: torch.fx.Node) -> str:
@@ -104,13 +104,13 @@ def _widen_weight(program: torch.export.ExportedProgram, source: torch.fx.Node) 
 def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """Casts the results that are read back to what they were; yields the casts."""
     value = node.meta["val"]
-    several = isinstance(value, tuple | list)
-    results = list(node.users) if several else [node]
-    halves = filter(_is_half_value, value if several else (value,))
+    is_tuple = isinstance(value, tuple | list)
+    results = list(node.users) if is_tuple else [node]
+    halves = filter(_is_half_value, value if is_tuple else (value,))
     half = next(halve.dtype for halve in halves)
-    node.meta["val"] = type(value)(map(_float, value)) if several else _float(value)
+    node.meta["val"] = type(value)(map(_float, value)) if is_tuple else _float(value)
     for result in results:
-        if not _is_half_value(result.meta.get("val")) and several:
+        if not _is_half_value(result.meta.get("val")) and is_tuple:
             continue
         result.meta["val"] = _float(result.meta["val"])
         readers = list(result.users)
@@ -134,9 +134,15 @@ def _cast(
 ) -> torch.fx.Node:
     """Adds a cast of `source` that stands where `of` does in the model's code."""
     value = source.meta["val"]
-    given: Any = {"dtype": dtype, "dim_order": list(value.dim_order())}
-    cast = graph.call_function(upstream.EDGE_CAST, (source,), given)
-    kept = ("nn_module_stack", "stack_trace", "source_fn_stack", "debug_handle", "from_node")
-    cast.meta = {name: of.meta[name] for name in kept if name in of.meta}
+    arguments: Any = {"dtype": dtype, "dim_order": list(value.dim_order())}
+    cast = graph.call_function(upstream.EDGE_CAST, (source,), arguments)
+    metadata_names = (
+        "nn_module_stack",
+        "stack_trace",
+        "source_fn_stack",
+        "debug_handle",
+        "from_node",
+    )
+    cast.meta = {name: of.meta[name] for name in metadata_names if name in of.meta}
     cast.meta["val"] = value.to(dtype)
     return cast

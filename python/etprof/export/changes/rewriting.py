@@ -46,23 +46,24 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     Raises UsageError for one that is not here: nobody knows its name, or the installed ExecuTorch
     lacks what it rests on.
     """
-    known = {rewrite.name: rewrite for rewrite in BY_NAME[request.backend].exporter().rewrites()}
-    asked, own = request.options.rewrites, request.precision_rewrites()
-    problems = {name: each.find_objection() for name, each in known.items()}
-    for name in own:
+    rewrites = {rewrite.name: rewrite for rewrite in BY_NAME[request.backend].exporter().rewrites()}
+    requested, precision_rewrites = request.options.rewrites, request.precision_rewrites()
+    problems = {name: rewrite.find_objection() for name, rewrite in rewrites.items()}
+    for name in precision_rewrites:
         problem = problems.get(name, f"backend {request.backend!r} does not take its weights")
         if problem is not None:
             raise UsageError(f"--dtype {request.precision}: {problem}; choose another precision")
-    for name in asked:
-        if name not in {"all", *known}:
-            choices = ", ".join(("all", *known))
+    for name in requested:
+        if name not in {"all", *rewrites}:
+            choices = ", ".join(("all", *rewrites))
             raise UsageError(f"--rewrite {name!r} is unknown; choose from {choices}")
         if name != "all" and problems[name] is not None:
             raise UsageError(f"--rewrite {name} is not sound here: {problems[name]}; leave it out")
     return [
-        each
-        for name, each in known.items()
-        if problems[name] is None and ("all" in asked or name in (*asked, *own))
+        rewrite
+        for name, rewrite in rewrites.items()
+        if problems[name] is None
+        and ("all" in requested or name in (*requested, *precision_rewrites))
     ]
 
 
@@ -70,15 +71,19 @@ def left_out_rewrites(request: ExportRequest) -> dict[str, str]:
     """Returns why those that `all` would have are not sound here, by their names."""
     if "all" not in request.options.rewrites:
         return {}
-    known = BY_NAME[request.backend].exporter().rewrites()
-    return {each.name: told for each in known if (told := each.find_objection()) is not None}
+    rewrites = BY_NAME[request.backend].exporter().rewrites()
+    return {
+        rewrite.name: objection
+        for rewrite in rewrites
+        if (objection := rewrite.find_objection()) is not None
+    }
 
 
 @dataclass
 class Rewriting:
     """The rewrites of one export, and how many operators each has replaced."""
 
-    asked: Sequence[type[Rewrite]] = ()
+    rewrites: Sequence[type[Rewrite]] = ()
     of_precision: Sequence[str] = ()
     """Names of those that the precision is made with; the others were asked for."""
     operators: Counter[str] = field(default_factory=Counter)
@@ -86,15 +91,15 @@ class Rewriting:
     @property
     def names(self) -> list[str]:
         """Names of all of them."""
-        return [each.name for each in self.asked]
+        return [rewrite.name for rewrite in self.rewrites]
 
     @property
     def applied(self) -> tuple[AppliedRewrite, ...]:
         """Those that found something to change, but for the precision's own."""
         return tuple(
-            AppliedRewrite(name=each.name, operators=self.operators[each.name])
-            for each in self.asked
-            if self.operators[each.name] and each.name not in self.of_precision
+            AppliedRewrite(name=rewrite.name, operators=self.operators[rewrite.name])
+            for rewrite in self.rewrites
+            if self.operators[rewrite.name] and rewrite.name not in self.of_precision
         )
 
     def check_precision(self) -> None:
@@ -106,13 +111,13 @@ class Rewriting:
 
     def of_quantization(self) -> list[type[QuantizationRewrite]]:
         """Returns those that change what is quantised, and how."""
-        return [each for each in self.asked if issubclass(each, QuantizationRewrite)]
+        return [rewrite for rewrite in self.rewrites if issubclass(rewrite, QuantizationRewrite)]
 
     def before_quantization(
         self, program: torch.export.ExportedProgram
     ) -> torch.export.ExportedProgram:
         """Applies those whose operators a quantiser should see."""
-        return self._apply(program, lambda each: each.precedes_quantization)
+        return self._apply(program, lambda rewrite: rewrite.precedes_quantization)
 
     def before_lowering(
         self, program: torch.export.ExportedProgram
@@ -125,23 +130,27 @@ class Rewriting:
         program: torch.export.ExportedProgram,
         is_due: Callable[[type[GraphRewrite | ProgramRewrite]], bool],
     ) -> torch.export.ExportedProgram:
-        graph = [each for each in self.asked if issubclass(each, GraphRewrite | ProgramRewrite)]
-        program, replaced = _rewrite(program, [each for each in graph if is_due(each)])
+        graph = [
+            rewrite
+            for rewrite in self.rewrites
+            if issubclass(rewrite, GraphRewrite | ProgramRewrite)
+        ]
+        program, replaced = _rewrite(program, [rewrite for rewrite in graph if is_due(rewrite)])
         self.operators += replaced
         return program
 
 
 def _rewrite(
-    program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite | ProgramRewrite]]
+    program: torch.export.ExportedProgram, rewrites: Sequence[type[GraphRewrite | ProgramRewrite]]
 ) -> tuple[torch.export.ExportedProgram, Counter[str]]:
     """Returns the rewritten program, or the same one where nothing applies, and the counts."""
     names, table = dict[Any, str](), dict[Any, Callable[..., Any]]()
-    for rewrite in asked:
-        own = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
-        names |= dict.fromkeys(own, rewrite.name)
-        table |= own
+    for rewrite in rewrites:
+        replacements = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
+        names |= dict.fromkeys(replacements, rewrite.name)
+        table |= replacements
     replaced = Counter(names[node.target] for node in _find_places(program, table))
-    for rewrite in asked:
+    for rewrite in rewrites:
         if issubclass(rewrite, ProgramRewrite):
             replaced += _edit(program, rewrite)
     if not replaced:
@@ -152,24 +161,24 @@ def _rewrite(
         raise
     # PyTorch's passes raise anything for a graph that they do not expect.
     except Exception as error:
-        told = f"retracing with {', '.join(replaced)} fails: {first_line(error)}"
-        raise ExportError(f"{told}; leave one out of --rewrite") from error
+        problem = f"retracing with {', '.join(replaced)} fails: {first_line(error)}"
+        raise ExportError(f"{problem}; leave one out of --rewrite") from error
 
 
 def _edit(program: torch.export.ExportedProgram, rewrite: type[ProgramRewrite]) -> Counter[str]:
-    """Changes the graph in place; returns at how many places."""
-    places = rewrite.named(rewrite.find_places)(program)
-    for place in places:
-        rewrite.named(rewrite.edit)(program, place)
-    if places:
+    """Edits the graph in place; returns at how many nodes."""
+    nodes = rewrite.named(rewrite.find_places)(program)
+    for node in nodes:
+        rewrite.named(rewrite.edit)(program, node)
+    if nodes:
         program.graph.lint()
-    return Counter({rewrite.name: len(places)} if places else {})
+    return Counter({rewrite.name: len(nodes)} if nodes else {})
 
 
 def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
     """Returns what it replaces; a replacement that fails raises ExportError with its name."""
-    found = rewrite.named(rewrite.replacements)()
-    return {find_overload(name): rewrite.named(put) for name, put in found.items()}
+    replacements = rewrite.named(rewrite.replacements)()
+    return {find_overload(name): rewrite.named(put) for name, put in replacements.items()}
 
 
 def _find_places(
@@ -191,39 +200,46 @@ def _find_places(
 
 
 def find_missed(
-    program: torch.export.ExportedProgram, others: Sequence[type[Rewrite]]
+    program: torch.export.ExportedProgram, rewrites: Sequence[type[Rewrite]]
 ) -> MissedRewrites:
-    """Returns what `others`, which nobody asked for, would replace in a traced program."""
-    sound = [each for each in others if each.find_objection() is None]
-    found, failed = defaultdict[str, list[str]](list), dict[str, str]()
-    for each in sound:
+    """Returns what `rewrites`, which nobody requested, would replace in a traced program."""
+    sound = [rewrite for rewrite in rewrites if rewrite.find_objection() is None]
+    missed, failed = defaultdict[str, list[str]](list), dict[str, str]()
+    for rewrite in sound:
         try:
-            if issubclass(each, ProgramRewrite):
-                places = each.named(each.find_places)(program)
+            if issubclass(rewrite, ProgramRewrite):
+                nodes = rewrite.named(rewrite.find_places)(program)
             else:
-                table = _replacements(each) if issubclass(each, GraphRewrite) else {}
-                places = list(_find_places(program, table))
+                table = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
+                nodes = list(_find_places(program, table))
         except ExportError as error:
-            failed[each.name] = str(error)
+            failed[rewrite.name] = str(error)
             continue
-        for node in places:
+        for node in nodes:
             traced = find_traced(node)
-            found[traced[0] if traced else node.name].append(each.name)
-    return MissedRewrites(found, [each for each in sound if each.level != "graph"], failed)
+            missed[traced[0] if traced else node.name].append(rewrite.name)
+    return MissedRewrites(
+        missed, [rewrite for rewrite in sound if rewrite.level != "graph"], failed
+    )
 
 
-def count_lowered(asked: Sequence[type[Rewrite]], methods: Iterable[LoweredMethod]) -> Counter[str]:
+def count_lowered(
+    rewrites: Sequence[type[Rewrite]], methods: Iterable[LoweredMethod]
+) -> Counter[str]:
     """Returns how many operators inside delegates each rewrite of the lowering has to do with."""
     nodes = [node for method in methods for delegate in method.delegates for node in delegate.nodes]
-    lowering = [each for each in asked if each.level == "lowering"]
+    lowering = [rewrite for rewrite in rewrites if rewrite.level == "lowering"]
     return Counter(
-        each.name for each in lowering for node in nodes if each.named(each.matches)(node)
+        rewrite.name
+        for rewrite in lowering
+        for node in nodes
+        if rewrite.named(rewrite.matches)(node)
     )
 
 
 def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Computes what depends on constants alone; quantised weights stay as they are."""
-    kept = {
+    quantized_targets = {
         node.target
         for node in program.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
@@ -231,7 +247,7 @@ def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.Expor
     }
     _rename_folded(program)
     folded: torch.export.ExportedProgram = upstream.constant_prop_pass(
-        program, custom_skip_targets=kept
+        program, custom_skip_targets=quantized_targets
     )
     return folded
 

@@ -62,7 +62,7 @@ def parse_scopes(texts: Collection[str]) -> tuple[Scope, ...]:
 
 
 def _parse(text: str) -> Scope:
-    pattern, _, precision = (part.strip() for part in text.rpartition("="))
+    pattern, _, precision = (field.strip() for field in text.rpartition("="))
     if not pattern.removeprefix(TYPE) or not precision or len(text) > _LONGEST:
         msg = f"--scope {text[:_LONGEST]!r}: write WHICH=PRECISION, such as encoder.*=fp32 or "
         raise UsageError(f"{msg}{TYPE}add=fp32, in at most {_LONGEST} characters")

@@ -23,15 +23,15 @@ Scorer = Callable[[int, int], torch.Tensor]
 
 def score_text(scorer: Scorer, ids: Sequence[int]) -> torch.Tensor:
     """Returns float32 scores of [ids, vocabulary], each after the ids up to there."""
-    return torch.stack([scorer(token, place).float() for place, token in enumerate(ids)])
+    return torch.stack([scorer(token, position).float() for position, token in enumerate(ids)])
 
 
 def generate(scorer: Scorer, prompt: Sequence[int], count: int) -> list[int]:
     """Returns `count` new tokens after the prompt, each the most likely one."""
     tokens = list(prompt)
-    for place in range(len(prompt) + count - 1):
-        best = int(scorer(tokens[place], place).argmax())
-        if place >= len(prompt) - 1:
+    for position in range(len(prompt) + count - 1):
+        best = int(scorer(tokens[position], position).argmax())
+        if position >= len(prompt) - 1:
             tokens.append(best)
     return tokens[len(prompt) :]
 
@@ -41,20 +41,22 @@ def last_scores(output: torch.Tensor) -> torch.Tensor:
     return output.detach().reshape(-1, output.shape[-1])[-1].clone()
 
 
-def _scorer(path: Path, method: str, asked: Any) -> Scorer:  # noqa: ANN401 - JSON
+def _scorer(path: Path, method: str, request: Any) -> Scorer:  # noqa: ANN401 - JSON
     """Returns what steps through a method that was loaded anew, so its cache is empty."""
     from executorch.runtime import Runtime
 
     program = Runtime.get().load_program(path)
     loaded = program.load_method(method)
-    dtypes = [getattr(torch, each) for each in asked["dtypes"]]
+    dtypes = [getattr(torch, dtype_name) for dtype_name in request["dtypes"]]
 
-    def score(token: int, place: int) -> torch.Tensor:
-        given = [
+    def score(token: int, position: int) -> torch.Tensor:
+        inputs = [
             torch.full(shape, value, dtype=dtype)
-            for shape, value, dtype in zip(asked["shapes"], (token, place), dtypes, strict=True)
+            for shape, value, dtype in zip(
+                request["shapes"], (token, position), dtypes, strict=True
+            )
         ]
-        return last_scores(loaded.execute(given)[0])
+        return last_scores(loaded.execute(inputs)[0])
 
     # A method reads memory of its program.
     score.program = program  # type: ignore[attr-defined]
@@ -63,13 +65,15 @@ def _scorer(path: Path, method: str, asked: Any) -> Scorer:  # noqa: ANN401 - JS
 
 def main() -> None:
     """Reads the words of the command line, writes the scores and prints what was generated."""
-    _, program, asking, result = sys.argv
+    _, program, request_path, result = sys.argv
     # Several wait for each other at every small operator.
     torch.set_num_threads(1)
-    asked = read_json(Path(asking), way_out="export again")
-    path, method = Path(program), asked["method"]
-    scores = score_text(_scorer(path, method, asked), asked["ids"])
-    tokens = generate(_scorer(path, method, asked), asked["ids"][: asked["prompt"]], asked["new"])
+    request = read_json(Path(request_path), way_out="export again")
+    path, method = Path(program), request["method"]
+    scores = score_text(_scorer(path, method, request), request["ids"])
+    tokens = generate(
+        _scorer(path, method, request), request["ids"][: request["prompt"]], request["new"]
+    )
     Path(result).write_bytes(scores.contiguous().numpy().tobytes())
     print(json.dumps({"vocabulary": scores.shape[1], "tokens": tokens}))
 

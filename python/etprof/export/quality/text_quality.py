@@ -101,7 +101,7 @@ class TextReader:
 
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._chosen: tuple[str, ExportMethod] | None = None
+        self._step_method: tuple[str, ExportMethod] | None = None
         self._expected: _ReferenceText | None = None
         self._ids: tuple[int, ...] = ()
         self._prompt = self._new = 0
@@ -110,14 +110,16 @@ class TextReader:
 
     def read_eager(self, methods: Mapping[str, ExportMethod], constants: Mapping[str, int]) -> None:
         """Reads with the module itself, which is in float32 now and is left as it is."""
-        chosen = find_step(methods)
-        if chosen is None:
+        name = find_step(methods)
+        if name is None:
             return
-        places = constants.get("get_max_context_len") or constants.get("get_max_seq_len") or READ
-        count = min(READ, len(self._text.ids) - 1, places)
+        context_length = (
+            constants.get("get_max_context_len") or constants.get("get_max_seq_len") or READ
+        )
+        count = min(READ, len(self._text.ids) - 1, context_length)
         self._ids = self._text.ids[: count + 1]
         self._prompt, self._new = min(PROMPT, count // 2), min(NEW, count - count // 2)
-        method = methods[chosen]
+        method = methods[name]
         try:
             with _stepping(method) as scorer:
                 scores = reading.score_text(scorer, self._ids[:-1])
@@ -133,7 +135,7 @@ class TextReader:
                 f"{first_line(error)}; give another with --text, or the model's --tokenizer"
             )
         else:
-            self._chosen = (chosen, method)
+            self._step_method = (name, method)
             self._expected = _ReferenceText(torch.log_softmax(scores.double(), -1), tokens)
 
     def _check_vocabulary(self, vocabulary: int) -> None:
@@ -146,19 +148,19 @@ class TextReader:
 
     def read_program(self, pte: Path, content: str, precision: str) -> TextQuality | None:
         """Returns what the program makes of the text; None where it does not read, with `problem`."""
-        if self._chosen is None or self._expected is None:
+        if self._step_method is None or self._expected is None:
             return None
-        name, method = self._chosen
-        asked = {
+        name, method = self._step_method
+        request = {
             "method": name,
             "ids": self._ids[:-1],
             "prompt": self._prompt,
             "new": self._new,
-            "shapes": [list(each.shape) for each in _inputs(method)],
-            "dtypes": [tensors.dtype_name(each) for each in _inputs(method)],
+            "shapes": [list(tensor.shape) for tensor in _inputs(method)],
+            "dtypes": [tensors.dtype_name(tensor) for tensor in _inputs(method)],
         }
         try:
-            scores, tokens = _run(pte, asked)
+            scores, tokens = _run(pte, request)
         except EtprofError as error:
             self.problem = first_line(error)
             return None
@@ -170,24 +172,30 @@ class TextReader:
         expected = self._expected
         if expected is None:
             raise AssertionError("the float32 model reads first")
-        found = torch.log_softmax(scores.double(), -1)
-        own, eager = (perplexity(each, self._ids) for each in (found, expected.log_probabilities))
+        log_probabilities = torch.log_softmax(scores.double(), -1)
+        program_perplexity, eager = (
+            perplexity(distribution, self._ids)
+            for distribution in (log_probabilities, expected.log_probabilities)
+        )
         differing = [a != b for a, b in zip(tokens, expected.tokens, strict=True)]
-        divergence = _divergence(expected.log_probabilities, found)
-        best = [each.argmax(1) for each in (found, expected.log_probabilities)]
+        divergence = _divergence(expected.log_probabilities, log_probabilities)
+        best = [
+            distribution.argmax(1)
+            for distribution in (log_probabilities, expected.log_probabilities)
+        ]
         return TextQuality(
             program=content,
             text=self._text.name,
             tokens=len(self._ids) - 1,
             vocabulary=scores.shape[1],
-            perplexity=own,
+            perplexity=program_perplexity,
             eager_perplexity=eager,
             same_top1=float((best[0] == best[1]).double().mean()),
             divergence_nats=divergence,
             prompt_tokens=self._prompt,
             new_tokens=self._new,
             same_tokens=differing.index(True) if True in differing else self._new,
-            verdict=judge_text(precision, own, eager, scores.shape[1]),
+            verdict=judge_text(precision, program_perplexity, eager, scores.shape[1]),
         )
 
     def blame(
@@ -204,23 +212,23 @@ class TextReader:
         expected = self._expected.log_probabilities[: len(ids)]
         losses = []
         for path, layer in _worst_layers(method.module, scheme):
-            kept = layer.weight.data
-            layer.weight.data = round_weights(kept, scheme)
+            weights = layer.weight.data
+            layer.weight.data = round_weights(weights, scheme)
             with _stepping(method) as scorer:
-                found = torch.log_softmax(reading.score_text(scorer, ids).double(), -1)
-            layer.weight.data = kept
-            cost = _divergence(expected, found)
+                log_probabilities = torch.log_softmax(reading.score_text(scorer, ids).double(), -1)
+            layer.weight.data = weights
+            cost = _divergence(expected, log_probabilities)
             losses.append(LayerLoss(module=path, divergence_nats=cost or 0.0))
-        losses.sort(key=lambda each: -each.divergence_nats)
+        losses.sort(key=lambda loss: -loss.divergence_nats)
         named = tuple(losses[:_NAMED])
-        told = ", ".join(
-            f"{each.module} {format_value('nats', each.divergence_nats)}" for each in named
+        summary = ", ".join(
+            f"{loss.module} {format_value('nats', loss.divergence_nats)}" for loss in named
         )
-        if not told:
+        if not summary:
             return quality
         reason = (
             f"{quality.verdict.reason}; rounded alone, the weights of these layers move its probabilities "
-            f"most: {told} (--scope {named[0].module}=fp32 leaves one out)"
+            f"most: {summary} (--scope {named[0].module}=fp32 leaves one out)"
         )
         return quality.model_copy(
             update={
@@ -234,15 +242,15 @@ def find_step(methods: Mapping[str, ExportMethod]) -> str | None:
     """Returns the method that takes one token and its position; None for what is no language model."""
     for name in _METHODS:
         method = methods.get(name)
-        found = [] if method is None or method.kwarg_inputs else _inputs(method)
-        is_whole = all(each.dtype in {torch.int32, torch.int64} for each in found)
-        if len(found) == 2 and is_whole and all(each.numel() == 1 for each in found):
+        inputs = [] if method is None or method.kwarg_inputs else _inputs(method)
+        is_whole = all(tensor.dtype in {torch.int32, torch.int64} for tensor in inputs)
+        if len(inputs) == 2 and is_whole and all(tensor.numel() == 1 for tensor in inputs):
             return name
     return None
 
 
 def _inputs(method: ExportMethod) -> list[Any]:
-    return [each for each in tensors.flatten(method.inputs) if isinstance(each, torch.Tensor)]
+    return [value for value in tensors.flatten(method.inputs) if isinstance(value, torch.Tensor)]
 
 
 @contextmanager
@@ -250,10 +258,10 @@ def _stepping(method: ExportMethod) -> Iterator[Scorer]:
     """Gives what steps through the eager model, whose cache is as before afterwards."""
     module, likes = method.module, _inputs(method)
 
-    def score(token: int, place: int) -> torch.Tensor:
-        values = zip(likes, (token, place), strict=True)
-        given = [torch.full_like(like, value) for like, value in values]
-        return reading.last_scores(tensors.flatten(module(*given))[0])
+    def score(token: int, position: int) -> torch.Tensor:
+        values = zip(likes, (token, position), strict=True)
+        inputs = [torch.full_like(like, value) for like, value in values]
+        return reading.last_scores(tensors.flatten(module(*inputs))[0])
 
     threads = torch.get_num_threads()
     with torch.no_grad(), lowering.unchanged_buffers(module, lowering.buffer_names(module)):
@@ -265,22 +273,22 @@ def _stepping(method: ExportMethod) -> Iterator[Scorer]:
             torch.set_num_threads(threads)
 
 
-def _run(pte: Path, asked: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
+def _run(pte: Path, request: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
     """Returns the program's scores of [tokens, vocabulary], and what it generated."""
     with scratch_folder("text") as scratch:
-        asking, result = Path(scratch) / "asked.json", Path(scratch) / "scores.bin"
-        asking.write_text(json.dumps(asked), encoding="utf-8")
+        request_path, result = Path(scratch) / "asked.json", Path(scratch) / "scores.bin"
+        request_path.write_text(json.dumps(request), encoding="utf-8")
         # -P: the current folder, which may hold a stranger's json.py, is no place for modules.
-        words: list[str | Path] = [
+        command: list[str | Path] = [
             sys.executable,
             "-P",
             "-m",
             reading.__name__,
             pte,
-            asking,
+            request_path,
             result,
         ]
-        done = run_command(words, timeout_s=_TIMEOUT_S)
+        done = run_command(command, timeout_s=_TIMEOUT_S)
         lines = done.stdout.splitlines()
         if done.exit_code != 0 or not lines:
             said = [
@@ -292,10 +300,10 @@ def _run(pte: Path, asked: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
             if done.exit_code < 0:
                 detail = f"it was ended by signal {-done.exit_code}"
             raise ExportError(f"ExecuTorch's Python runtime does not read a text with it: {detail}")
-        told = parse_json(lines[-1])
+        reply = parse_json(lines[-1])
         content = bytearray(read_bounded(result, MOST_PROGRAM_BYTES))
-    scores = torch.frombuffer(content, dtype=torch.float32).reshape(-1, told["vocabulary"])
-    return scores, told["tokens"]
+    scores = torch.frombuffer(content, dtype=torch.float32).reshape(-1, reply["vocabulary"])
+    return scores, reply["tokens"]
 
 
 def perplexity(log_probabilities: torch.Tensor, ids: Sequence[int]) -> float | None:
@@ -306,19 +314,23 @@ def perplexity(log_probabilities: torch.Tensor, ids: Sequence[int]) -> float | N
     return math.exp(mean) if mean < 700 else None
 
 
-def _divergence(expected: torch.Tensor, found: torch.Tensor) -> float | None:
-    """Returns the mean Kullback-Leibler divergence of `found` from `expected`, in nats."""
-    own = expected.exp()
-    mean = float(torch.where(own > 0, own * (expected - found), 0.0).sum(1).mean())
+def _divergence(expected: torch.Tensor, actual: torch.Tensor) -> float | None:
+    """Returns the mean Kullback-Leibler divergence of `actual` from `expected`, in nats."""
+    probabilities = expected.exp()
+    mean = float(
+        torch.where(probabilities > 0, probabilities * (expected - actual), 0.0).sum(1).mean()
+    )
     return max(mean, 0.0) if math.isfinite(mean) else None
 
 
 def _worst_layers(module: nn.Module, scheme: Quantization) -> Iterable[tuple[str, nn.Linear]]:
     """Returns the linear layers that rounding changes most, by the noise of their weights."""
-    layers = [(path, each) for path, each in module.named_modules() if isinstance(each, nn.Linear)]
+    layers = [
+        (path, layer) for path, layer in module.named_modules() if isinstance(layer, nn.Linear)
+    ]
 
-    def noise(entry: tuple[str, nn.Linear]) -> float:
-        weights = entry[1].weight.data.float()
+    def noise(named_layer: tuple[str, nn.Linear]) -> float:
+        weights = named_layer[1].weight.data.float()
         power = float(weights.square().mean())
         error = float((round_weights(weights, scheme) - weights).square().mean())
         return error / power if power else 0.0
