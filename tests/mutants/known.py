@@ -298,7 +298,7 @@ MUTATIONS = (
     ),
     Mutation(
         76, "a rewrite that nobody asked for ends an export", "export/changes/rewriting.py",
-        "            failed[each.name] = str(error)\n            continue\n", "            raise\n",
+        "            failed[rewrite.name] = str(error)\n            continue\n", "            raise\n",
         (f"{REWRITES}::test_one_that_fails_and_that_nobody_asked_for_is_told_and_ends_no_export",),
     ),
     Mutation(

@@ -31,7 +31,7 @@ from etprof.dashboard.visit import Catalogue
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
 from etprof.history.tables import METRICS_OF_A_RUN, brief_run
-from etprof.views.brief import render_whole
+from etprof.views.brief import render_full
 from tests.known_history import (
     EMULATOR,
     FAILING,
@@ -162,7 +162,7 @@ def test_an_untimed_run_of_an_older_store_hands_out_no_figure(session: Session) 
     for run in runs:
         assert (run.metrics, run.categories, run.raw) == ([], {}, None)
         with console.capture() as capture:
-            console.print(*render_whole(brief_run(run)))
+            console.print(*render_full(brief_run(run)))
         shown = capture.get()
         assert not re.search(r"\d (ns|µs|ms|s)\b", shown)
         assert METRICS_OF_A_RUN.columns[0].heading not in shown

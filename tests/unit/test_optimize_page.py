@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.optimize.optimizing import find_others
+from etprof.optimize.optimizing import find_other_searches
 from etprof.run.optimization import Gain, Optimization, OptimizationStep, Trial, pareto_front
 from etprof.run.program import AppliedRewrite
 from etprof.tables.optimize import headline, programs_of, sections
@@ -104,7 +104,7 @@ def test_searches_of_other_precisions_are_found_and_a_damaged_one_is_told(tmp_pa
         (tmp_path / name).mkdir()
         (tmp_path / name / "optimize.json").write_text(text)
     told: list[str] = []
-    others = find_others(search(), tmp_path / "own", told.append)
+    others = find_other_searches(search(), tmp_path / "own", told.append)
     assert [each.precision for each in others] == ["int8"]
     (line,) = told
     assert "damaged/optimize.json" in line

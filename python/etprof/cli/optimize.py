@@ -121,20 +121,21 @@ def _write_page(optimization: Optimization, folder: Path) -> Path:
     """Writes the search as a page, with those of the same model in other precisions beside it."""
     from etprof.base.atomic import write_text
     from etprof.cli.progress import say
-    from etprof.optimize.optimizing import find_others
+    from etprof.optimize.optimizing import find_other_searches
     from etprof.views.optimize import optimize_page
 
     page = folder / "optimize.html"
-    write_text(page, optimize_page(optimization, find_others(optimization, folder, say)))
+    others = find_other_searches(optimization, folder, say)
+    write_text(page, optimize_page(optimization, others))
     return page
 
 
 def _show_candidates(request: ExportRequest, arguments: argparse.Namespace) -> int:
     from etprof.optimize.optimizing import list_candidates
     from etprof.tables.brief import listed
-    from etprof.tables.optimize import candidates
+    from etprof.tables.optimize import candidates_table
 
-    table = candidates(list_candidates(request))
+    table = candidates_table(list_candidates(request))
     answer(arguments, {"candidates": table.records()}, listed(table))
     return 0
 

@@ -30,10 +30,10 @@ def answer(
 
 def show_answer(brief: Brief, *, full: bool) -> None:
     """Prints what fits a screen, or everything."""
-    from etprof.views.brief import render_brief, render_whole
+    from etprof.views.brief import render_brief, render_full
 
     if full:
-        show(*render_whole(brief))
+        show(*render_full(brief))
     else:
         show(render_brief(brief))
 

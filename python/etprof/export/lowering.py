@@ -362,8 +362,8 @@ def _failing_node(error: BaseException) -> torch.fx.Node | None:
     for cause in reversed(chain):
         frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
         for frame in reversed(frames):
-            held = (frame.f_locals.get(name) for name in ("node", "n"))
-            for node in held:
+            candidates = (frame.f_locals.get(name) for name in ("node", "n"))
+            for node in candidates:
                 if isinstance(node, torch.fx.Node) and node.op == "call_function":
                     return node
     return None

@@ -157,9 +157,11 @@ class ExportOptions:
             _check_choice("--embeddings", (self.embeddings,), EMBEDDINGS)
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
         if asks_partitioner and not BY_NAME[backend].has_rules:
-            able = " or ".join(candidate.name for candidate in BACKENDS if candidate.has_rules)
+            supporting = " or ".join(
+                candidate.name for candidate in BACKENDS if candidate.has_rules
+            )
             raise UsageError(
-                f"--operators, --config-precisions and --per-op need backend {able}, not {backend}"
+                f"--operators, --config-precisions and --per-op need backend {supporting}, not {backend}"
             )
         if self.bundle and self.channels_last:
             msg = "--bundle and --channels-last: ExecuTorch's bundles hold no NHWC inputs; drop one"
@@ -233,9 +235,11 @@ class ExportRequest:
             msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BY_NAME)}"
             raise UsageError(msg)
         if precision.quantization is not None and not BY_NAME[self.backend].quantizes:
-            able = " or ".join(candidate.name for candidate in BACKENDS if candidate.quantizes)
+            supporting = " or ".join(
+                candidate.name for candidate in BACKENDS if candidate.quantizes
+            )
             raise UsageError(
-                f"precision {precision.name} needs backend {able}: {self.backend} computes in float"
+                f"precision {precision.name} needs backend {supporting}: {self.backend} computes in float"
             )
         self.options.check(self.backend)
         if self.out is not None and self.outdir is not None:
@@ -271,14 +275,14 @@ def _check_scope(scope: Scope, base: Precision) -> None:
             and (scope_scheme.method, scope_scheme.rewrites) == (scheme.method, scheme.rewrites)
         )
     ):
-        able = [
+        mixable = [
             candidate.name
             for candidate in PRECISIONS.values()
             if (quantization := candidate.quantization)
             and (quantization.method, quantization.rewrites) == (scheme.method, scheme.rewrites)
         ]
         msg = f"--scope {scope}: does not mix with {base.name}; choose from fp32, "
-        raise UsageError(msg + ", ".join(able))
+        raise UsageError(msg + ", ".join(mixable))
 
 
 def _with_suffix(path: Path) -> Path:

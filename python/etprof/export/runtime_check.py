@@ -190,8 +190,8 @@ def _run(program: Path, method: str, arguments: list[str]) -> None:
     completed = ask_host_runner(arguments, timeout_s=TIMEOUT_S)
     if completed.exit_code == 0:
         return
-    said = [line for line in completed.stderr.splitlines() if "cpuinfo_utils" not in line]
-    detail = said[-1].removeprefix("etprof-runner: ") if said else "it says nothing"
+    messages = [line for line in completed.stderr.splitlines() if "cpuinfo_utils" not in line]
+    detail = messages[-1].removeprefix("etprof-runner: ") if messages else "it says nothing"
     # The program is in a folder that nobody will see; its name is enough.
     detail = detail.replace(str(program), program.name)
     missing = sorted(set(_MISSING_OPERATOR.findall(completed.stderr)))
@@ -297,9 +297,9 @@ def _read_problems(completed: Completed, methods: list[str]) -> dict[str, str | 
         problems: dict[str, str | None] = parse_json(completed.stdout.splitlines()[-1])
         return problems
     # ExecuTorch's own lines and Python's exceptions; the libraries say more that is of no use.
-    said = [line for line in completed.stderr.splitlines() if _CAUSE.match(line)]
+    messages = [line for line in completed.stderr.splitlines() if _CAUSE.match(line)]
     ended = f"ExecuTorch's Python runtime ended with code {completed.exit_code}"
-    return dict.fromkeys(methods, f"{ended}: {said[-1]}" if said else ended)
+    return dict.fromkeys(methods, f"{ended}: {messages[-1]}" if messages else ended)
 
 
 def _check_order(kind: str, values: Sequence[Any]) -> None:

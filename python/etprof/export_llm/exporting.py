@@ -136,23 +136,23 @@ def _config(plan: LlmPlan, work: Path) -> dict[str, Any]:
 def _failure(plan: LlmPlan, done: Completed, log: Path) -> str:
     """Returns how ExecuTorch ended, its last words, and the way out."""
     lines = _last_lines(log)
-    said = next((line for line in reversed(lines) if _ERROR.match(line)), None)
-    said = said or next(reversed(lines), None) or done.stderr.strip() or "it said nothing"
-    how = (
+    message = next((line for line in reversed(lines) if _ERROR.match(line)), None)
+    message = message or next(reversed(lines), None) or done.stderr.strip() or "it said nothing"
+    outcome = (
         f"was ended by signal {-done.exit_code}" if done.exit_code < 0
         else f"failed with exit code {done.exit_code}" if done.exit_code
         else "ended without a program"
     )  # fmt: skip
-    if _PICKLE in said:
+    if _PICKLE in message:
         # ExecuTorch's reader goes on to advise loading it all the same, which would run it.
         named = next((match[1] for line in lines if (match := _GLOBAL.search(line))), "unknown")
-        said = f"{_PICKLE}, for the file's pickle names {named}"
-    way_out = next((out for pattern, out in _WAYS_OUT if pattern in said), None)
+        message = f"{_PICKLE}, for the file's pickle names {named}"
+    way_out = next((out for pattern, out in _WAYS_OUT if pattern in message), None)
     if way_out is None and done.exit_code == -9:
         way_out = "the system may have lacked memory: export a smaller one, or on another machine"
     way_out = way_out or "change the setting that it speaks of"
     return (
-        f"ExecuTorch's export of {plan.request.config} {how}: {clean(said, 500)}; {way_out}; "
+        f"ExecuTorch's export of {plan.request.config} {outcome}: {clean(message, 500)}; {way_out}; "
         f"all that it said is in {plan.files.log}"
     )
 

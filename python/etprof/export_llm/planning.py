@@ -64,7 +64,7 @@ class LlmPlan:
     weights: str
     """`checkpoint`, `random` or `downloaded`."""
     paths: dict[str, Path]
-    """Files that the export reads, absolute, by their setting's place."""
+    """Files that the export reads, absolute, by setting."""
     identities: dict[str, FileIdentity] = field(default_factory=dict)
     """The same, by content."""
 
@@ -89,7 +89,7 @@ class LlmPlan:
         return DEFAULT if self.settings.get(f"backend.{DEFAULT}.enabled") else "portable"
 
     def reads(self) -> dict[str, dict[str, str]]:
-        """Returns what ExecuTorch is made to read, and as what, by its setting's place."""
+        """Returns what ExecuTorch is made to read, and as what, by setting."""
         uses = {setting: use for setting, (use, _) in self.settings.uses.items()}
         return {
             setting: {"path": str(path), "read_as": uses.get(setting, LIBRARY).says}

@@ -69,7 +69,7 @@ class LlmSettings:
     config: Any
     """ExecuTorch's `LlmConfig` of it, with all defaults."""
     uses: dict[str, tuple[SettingUse, Any]] = field(default_factory=dict)
-    """What becomes of each value that is set, by its place; of those that are not empty."""
+    """What becomes of each value that is set and not empty, by setting."""
 
     def get(self, setting: str) -> Any:  # noqa: ANN401 - whatever the declaration says
         """Returns a setting by its dotted name, such as `base.params`; an enumeration's own value."""
@@ -87,7 +87,7 @@ class LlmSettings:
         return {setting: value for setting, (use, value) in self.uses.items() if use.kind == kind}
 
     def resolved(self, absolute: Mapping[str, Path]) -> dict[str, Any]:
-        """Returns what the file says, with these paths in place of those at the same places."""
+        """Returns what the file says, with these paths in place of those of the same settings."""
         settings: dict[str, Any] = _replace_paths(self.document, (), absolute)
         return settings
 

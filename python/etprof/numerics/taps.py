@@ -177,9 +177,9 @@ def find_sum_start(program: torch.export.ExportedProgram, tap: Tap) -> SumStart 
         return None
     start = bias.float().reshape(shape)
     if followers and operators.target_name(followers[0]).startswith("batch_norm"):
-        held = [_constant(program, parameter) for parameter in followers[0].args[1:5]]
+        constants = [_constant(program, parameter) for parameter in followers[0].args[1:5]]
         weight, shift, mean, variance = (
-            tensor if tensor is None else tensor.float() for tensor in held
+            tensor if tensor is None else tensor.float() for tensor in constants
         )
         if mean is None or variance is None:
             return None
@@ -224,14 +224,14 @@ def _find_tapped_node(node: torch.fx.Node) -> torch.fx.Node:
 def split_passes(taps: Sequence[Tap], most_bytes: int, most_taps: int | None) -> list[list[Tap]]:
     """Spreads taps over programs of which none has more outputs, or more bytes of them."""
     passes: list[list[Tap]] = []
-    held = 0
+    pass_bytes = 0
     for tap in taps:
-        is_full = not passes or held + tap.bytes > most_bytes or len(passes[-1]) == most_taps
+        is_full = not passes or pass_bytes + tap.bytes > most_bytes or len(passes[-1]) == most_taps
         if is_full:
             passes.append([])
-            held = 0
+            pass_bytes = 0
         passes[-1].append(tap)
-        held += tap.bytes
+        pass_bytes += tap.bytes
     return passes
 
 

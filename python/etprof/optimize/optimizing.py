@@ -233,7 +233,7 @@ class Optimizer:
     def measure(
         self, prover: TargetEvaluator, candidate: Trial, reference: Trial
     ) -> tuple[Gain, ...]:
-        """Measures two programs in turns, at most once; raises as `Prover.time_in_turns` does."""
+        """Measures two programs in turns, at most once; raises like TargetEvaluator.time_in_turns."""
         for timing in self.record.timings:
             if (timing.candidate, timing.other) == (candidate.rewrites, reference.rewrites):
                 return timing.gains
@@ -362,7 +362,7 @@ def _is_of(trial: Trial, program: Path) -> bool:
     return trial.sha256 == hash_file(program)
 
 
-def find_others(
+def find_other_searches(
     search: Optimization, folder: Path, tell: Callable[[str], None]
 ) -> list[Optimization]:
     """Returns the searches of the same model in other precisions, in folders beside this one.

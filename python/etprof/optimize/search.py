@@ -87,7 +87,7 @@ class Search:
         bundle = self._first_sound(baseline)
         if bundle is None:
             return baseline, baseline
-        best = self._or_all(bundle, self._eliminate(baseline, bundle), baseline)
+        best = self._prefer_bundle(bundle, self._eliminate(baseline, bundle), baseline)
         # The times of a program that is wrong say nothing.
         if baseline.passed and best is not baseline:
             effect, self.gains = self._weigh(best, baseline, baseline)
@@ -204,7 +204,7 @@ class Search:
             rewrite=name, kept=effect == "better", why=why, without=without, gains=gains
         )
 
-    def _or_all(self, bundle: Trial, best: Trial, baseline: Trial) -> Trial:
+    def _prefer_bundle(self, bundle: Trial, best: Trial, baseline: Trial) -> Trial:
         """Returns all together where that is faster: gains too small for each may add up."""
         if self.measure is None or best is bundle or not baseline.passed or not self._may_go_on():
             return best

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.base.units import count_of, format_value
 from etprof.tables import comparisons, findings, operators, verdicts
-from etprof.tables.report import comparison_words
+from etprof.tables.report import comparison_headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,7 +121,7 @@ def further_findings(assessment: Assessment) -> int:
 
 def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Brief:
     """Returns the verdict, the candidate's bar, and the steps that changed most."""
-    headlines = [AnswerLine(*comparison_words(comparison))]
+    headlines = [AnswerLine(*comparison_headline(comparison))]
     plain = verdicts.describe_plainly(comparison)
     headlines += [AnswerLine(plain)] if plain else []
     if comparison.times is not None and not comparison.times.validity.is_valid:
@@ -212,9 +212,9 @@ def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
 def _routes(insight: ExperimentInsight) -> tuple[BarPart, ...]:
     """Returns how many convolutions and products took which way, as shares of all."""
     counts = verdicts.route_counts(insight)
-    said = {"excluded": f"not on {insight.sme_unit}"}
+    labels = {"excluded": f"not on {insight.sme_unit}"}
     return tuple(
-        BarPart(f"{counts[key]} {said.get(key, key)}", counts[key] / counts.total())
+        BarPart(f"{counts[key]} {labels.get(key, key)}", counts[key] / counts.total())
         for key in _ROUTES
         if counts[key]
     )

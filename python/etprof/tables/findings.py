@@ -125,10 +125,10 @@ def best_suggestion(assessment: Assessment) -> str | None:
     program = assessment.primary.experiment.program if assessment.is_split else None
     if program is not None and (suggestion := _search_for(program)) is not None:
         return suggestion
-    asking = [
+    actionable = [
         finding for finding in shown_findings(assessment) if finding.severity in {"high", "medium"}
     ]
-    best = max(asking, key=lambda finding: finding.gain_ns or 0.0, default=None)
+    best = max(actionable, key=lambda finding: finding.gain_ns or 0.0, default=None)
     return None if best is None else f"{best.title}: {best.action}"
 
 
@@ -143,15 +143,15 @@ def _search_for(program: LoadedProgram) -> str | None:
     nodes = [node for delegate in report.delegates for node in delegate.nodes]
     work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
     share = work / sum(operator.macs or 0 for operator in report.operators) if work else 0.0
-    lacks = [
+    gaps = [
         f"{count_of(len(outside), 'operator')} outside the delegate" if outside else "",
         f"{format_share(share)} of the work without an SME2 kernel"
         if share >= _WORTH_A_SEARCH
         else "",
     ]
-    if not any(lacks):
+    if not any(gaps):
         return None
-    reason = " and ".join(filter(None, lacks))
+    reason = " and ".join(filter(None, gaps))
     command = command_line("optimize", as_operand(exported.asked_as), "--dtype", exported.precision)
     return f"{reason}: `{command}` tries what changes that"
 

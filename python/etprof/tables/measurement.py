@@ -305,10 +305,10 @@ def _prompt_text(generated: GeneratedTokens) -> str:
     """Says what was read and generated, and by which methods."""
     prompt, at_once = len(generated.prompt_tokens), generated.prefilled_tokens
     steps = prompt - at_once
-    how = [f"{at_once} at once by {generated.prefill_method}"] if at_once else []
-    how += [f"{steps} one by one by {generated.decode_method}"] if steps else []
+    steps_text = [f"{at_once} at once by {generated.prefill_method}"] if at_once else []
+    steps_text += [f"{steps} one by one by {generated.decode_method}"] if steps else []
     new = count_of(len(generated.tokens), "new token")
-    return f"{count_of(prompt, 'prompt token')} ({', '.join(how)}), {new}"
+    return f"{count_of(prompt, 'prompt token')} ({', '.join(steps_text)}), {new}"
 
 
 def _generated_text(generated: GeneratedTokens) -> str:

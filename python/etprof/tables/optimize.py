@@ -150,11 +150,11 @@ CANDIDATES: Final = Table(
 )  # fmt: skip
 
 
-def candidates(rewrites: Sequence[Candidate]) -> Table:
+def candidates_table(candidates: Sequence[Candidate]) -> Table:
     """Returns a row for each that finds something to change, or may once the model is lowered."""
-    idle = [candidate.rewrite for candidate in rewrites if candidate.operators == 0]
+    idle = [candidate.rewrite for candidate in candidates if candidate.operators == 0]
     return CANDIDATES.of(
-        (candidate for candidate in rewrites if candidate.operators != 0), note=_idle_note(idle)
+        (candidate for candidate in candidates if candidate.operators != 0), note=_idle_note(idle)
     )
 
 
@@ -215,8 +215,8 @@ def headline(search: Optimization) -> str:
         return f"{subject}: no rewrite makes the program better{on}"
     names = ", ".join(search.best.rewrites)
     if gain is None:
-        how = "counted" if search.best.counted else "predicted"
-        return f"{subject}, with {names}: its coverage of SME2 is {how}; it was not timed"
+        basis = "counted" if search.best.counted else "predicted"
+        return f"{subject}, with {names}: its coverage of SME2 is {basis}; it was not timed"
     speed_up_text = format_value("ratio", gain.speed_up)
     if gain.interval is not None:
         low, high = (format_value("ratio", bound) for bound in (gain.low, gain.high))
@@ -227,7 +227,7 @@ def headline(search: Optimization) -> str:
 def sections(search: Optimization, other_searches: Sequence[Optimization]) -> tuple[Section, ...]:
     """Returns the page: the result, what stayed, what was rejected, and every program.
 
-    `others` are searches of the same model in other precisions.
+    `other_searches` are those of the same model in other precisions.
     """
     without = "Figures are those of the program without it, all else as in the result."
     rejected = steps_of(search, is_kept=False)

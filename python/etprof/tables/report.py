@@ -207,7 +207,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     return [section for section in sections if _is_read(section, "terminal")]
 
 
-def comparison_words(comparison: Comparison) -> tuple[str, str]:
+def comparison_headline(comparison: Comparison) -> tuple[str, str]:
     """Returns a comparison's headline and the style of its verdict."""
     style = comparisons.VERDICT_STYLES.get(verdicts.badge_of(comparison), "yellow")
     is_valid = comparison.times is not None and comparison.times.validity.is_valid

@@ -173,7 +173,7 @@ def render_brief(brief: Brief) -> BriefAnswer:
     return BriefAnswer(brief)
 
 
-def render_whole(brief: Brief) -> Iterator[RenderableType]:
+def render_full(brief: Brief) -> Iterator[RenderableType]:
     """Yields everything that the answer has: what `--full` prints."""
     for block in (*brief.headlines, brief.table, *brief.lines, *brief.details, *brief.ends):
         if isinstance(block, AnswerLine):

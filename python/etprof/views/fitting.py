@@ -55,8 +55,8 @@ def _sentence_words(sentence: str, width: int) -> list[str]:
             return command[0].replace(" ", HELD)
         return _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0])
 
-    held = _COMMAND_BETWEEN.sub(hold, sentence)
-    return [word.replace(HELD, " ") for word in held.split(" ")]
+    protected = _COMMAND_BETWEEN.sub(hold, sentence)
+    return [word.replace(HELD, " ") for word in protected.split(" ")]
 
 
 def _shell_words(command: str) -> list[str]:

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 
 def optimize_page(search: Optimization, other_searches: Sequence[Optimization]) -> str:
-    """Returns the page of a search; `others` are those of the same model in other precisions."""
+    """Returns the page of a search; `other_searches` are those of the same model in other precisions."""
     return render_sections(headline(search).partition(":")[0], sections(search, other_searches))

@@ -13,7 +13,7 @@ from etprof.base.text import as_ascii
 from etprof.base.units import count_of
 from etprof.tables.brief import UnbrokenLine
 from etprof.tables.findings import SEVERITY_STYLES, gain_text
-from etprof.tables.report import comparison_sections, comparison_words, report_of
+from etprof.tables.report import comparison_headline, comparison_sections, report_of
 from etprof.views.cells import shown_columns, shown_rows
 from etprof.views.fitting import GOES_ON, HELD, fit, fold, folded
 
@@ -62,7 +62,7 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     """Returns headline, tables and notes; without times where those mean nothing."""
-    headline, style = comparison_words(comparison)
+    headline, style = comparison_headline(comparison)
     renderables: list[RenderableType] = [folded_text(headline, style=style)]
     if comparison.times is not None:
         renderables.append(
@@ -119,12 +119,14 @@ class FoldedText:
         """A word that is wider than the terminal, such as a path, has a line of its own."""
         pairs = [(span, "") if isinstance(span, str) else span for span in self.spans]
         styled = Text(style=self.style, no_wrap=True, overflow="ignore")
-        held = ""
+        protected = ""
         for text, style in pairs:
             printable = as_ascii(text) if options.ascii_only else text
-            held += printable.replace(" ", HELD) if isinstance(text, UnbrokenLine) else printable
+            protected += (
+                printable.replace(" ", HELD) if isinstance(text, UnbrokenLine) else printable
+            )
             styled.append(printable, style)
-        yield from _lines_of(styled, fold(held, options.max_width))
+        yield from _lines_of(styled, fold(protected, options.max_width))
 
 
 def folded_text(*spans: str | tuple[str, str], style: str = "") -> FoldedText:
@@ -192,8 +194,8 @@ def _bordered(
     for index, width in widths.items():
         shown_column = columns[index]
         heading = "\n".join(folded(shown_column.heading, width))
-        how: Any = {"justify": "right"} if shown_column.column.is_number else {}
-        table.add_column(heading, width=width, no_wrap=True, overflow="crop", **how)
+        alignment: Any = {"justify": "right"} if shown_column.column.is_number else {}
+        table.add_column(heading, width=width, no_wrap=True, overflow="crop", **alignment)
     bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
     bars = bars if has_bar else None
     if bars is not None:

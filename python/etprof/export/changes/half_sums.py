@@ -91,9 +91,9 @@ def _widen_weight(program: torch.export.ExportedProgram, source: torch.fx.Node) 
     changed = signature.buffers_to_mutate.values()
     if name is None or name in changed or name not in program.state_dict:
         return False
-    held = program.state_dict[name]
-    wide = held.detach().float()
-    is_parameter = isinstance(held, torch.nn.Parameter)
+    weight = program.state_dict[name]
+    wide = weight.detach().float()
+    is_parameter = isinstance(weight, torch.nn.Parameter)
     program.state_dict[name] = (
         torch.nn.Parameter(wide, requires_grad=False) if is_parameter else wide
     )

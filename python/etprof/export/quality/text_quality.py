@@ -73,14 +73,14 @@ def load_text(file: Path | None, tokenizer: Path | None) -> Text:
     name = f"{clean(name)} (SHA-256 {hashlib.sha256(data).hexdigest()[:12]}"
     text = data.decode("utf-8", "replace")
     if tokenizer is not None:
-        ids, how = encode_prompt(tokenizer, text), f"by {clean(tokenizer.name)}"
+        ids, encoding = encode_prompt(tokenizer, text), f"by {clean(tokenizer.name)}"
     elif file is not None and (listed := parse_ids(text)) is not None:
-        ids, how = listed, "as ids"
+        ids, encoding = listed, "as ids"
     else:
-        ids, how = tuple(data), "as bytes"
+        ids, encoding = tuple(data), "as bytes"
     if len(ids) < _LEAST_CACHE:
         raise UsageError(f"--text has {len(ids)} tokens; give one of at least {_LEAST_CACHE}")
-    return Text(tuple(ids), f"{name}, {how})")
+    return Text(tuple(ids), f"{name}, {encoding})")
 
 
 def _read(file: Path) -> bytes:
@@ -291,12 +291,12 @@ def _run(pte: Path, request: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]
         done = run_command(command, timeout_s=_TIMEOUT_S)
         lines = done.stdout.splitlines()
         if done.exit_code != 0 or not lines:
-            said = [
+            messages = [
                 splitline
                 for splitline in done.stderr.splitlines()
                 if "cpuinfo_utils" not in splitline
             ]
-            detail = clean(said[-1], 300) if said else "it says nothing"
+            detail = clean(messages[-1], 300) if messages else "it says nothing"
             if done.exit_code < 0:
                 detail = f"it was ended by signal {-done.exit_code}"
             raise ExportError(f"ExecuTorch's Python runtime does not read a text with it: {detail}")
