@@ -14,7 +14,6 @@ IMPORTED_ONCE = {
     "bench/remote.py": "runs on a worker, which imports nothing else of the pool",
     "dashboard/views/report.py": "a page",
     "cli/surroundings.py": "what is looked at before any command",
-    "cli/crash_report.py": "must be importable when the rest is not",
     "etrecord/archive.py": "reads a stranger's archive without PyTorch; what is in it, others read",
     "export/bundle_runtime.py": "a program of its own, in a process of its own",
     "export/quality/reading.py": "a program of its own, in a process of its own",
@@ -32,7 +31,7 @@ HOLD_PATHS: frozenset[str] = frozenset()
 DOUBLED_CLASSES = {"Experiment", "Run"}
 """Classes of one name: those of the Python API, and the records that they are views of."""
 
-VAGUE_NAMES = 153
+VAGUE_NAMES = 20
 """Variables and parameters that are called `each`, `found` and the like, at most."""
 
 OWN_FORMATS = 33

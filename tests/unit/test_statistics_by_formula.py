@@ -135,12 +135,12 @@ def test_two_groups_with_what_was_known() -> None:
     squares = 2 * np.var(before, ddof=1) + 3 * np.var(after, ddof=1) + 4 * 0.2**2
     spread = pooled_spread((before, after), known)
     assert (spread.deviation, spread.freedom) == pytest.approx((math.sqrt(squares / 9), 9))
-    found = difference_of_groups(before, after, known=known, confidence=0.9)
+    found = difference_of_groups(before, after, prior=known, confidence=0.9)
     assert found is not None
     error = spread.deviation * math.sqrt(1 / 3 + 1 / 4)
     assert found.change == pytest.approx(np.mean(after) - 1.1)
     assert found.interval.high - found.change == pytest.approx(stats.t.ppf(0.95, 9) * error)
     assert found.p_value == pytest.approx(2 * stats.t.sf(found.change / error, 9), abs=1e-6)
     # AND one degree of freedom is enough, and less is none
-    assert difference_of_groups([1.0], [2.0], known=Spread(0.1, 1)) is not None
-    assert difference_of_groups([1.0], [2.0], known=Spread(0.1, 0.9)) is None
+    assert difference_of_groups([1.0], [2.0], prior=Spread(0.1, 1)) is not None
+    assert difference_of_groups([1.0], [2.0], prior=Spread(0.1, 0.9)) is None
