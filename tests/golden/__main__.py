@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.golden.columns import COLUMNS_FILE, describe_columns
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
@@ -12,7 +13,7 @@ from tests.golden.runs import APPROVED, RUNS, write_reports
 def main() -> None:
     """Writes every file, and removes those that belong to no run any more."""
     APPROVED.mkdir(exist_ok=True)
-    texts = {COMMANDS_FILE: describe_commands()}
+    texts = {COMMANDS_FILE: describe_commands(), COLUMNS_FILE: describe_columns()}
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.golden.columns import COLUMNS_FILE, describe_columns
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
@@ -30,3 +31,8 @@ def test_commands_have_the_words_that_were_approved() -> None:
     assert describe_commands().splitlines() == approved.splitlines(), (
         "read `python -m tests.golden`"
     )
+
+
+def test_tables_have_the_columns_that_were_approved() -> None:
+    approved = (APPROVED / COLUMNS_FILE).read_text("utf-8")
+    assert describe_columns().splitlines() == approved.splitlines(), "read `python -m tests.golden`"

@@ -317,3 +317,25 @@ def test_a_run_directory_is_read_once(tmp_path: Path) -> None:
     with watched(run) as opened:
         read_run_directory(run)
     assert opened == {"manifest.json": 1, "metrics.json": 1}
+
+
+def test_what_tells_experiments_apart_is_told_in_full(tmp_path: Path) -> None:
+    planned = {
+        "cpus": [1, 2], "runner": "mine", "launcher": ["nice", "-n", "5"],
+        "extra_arguments": ["--more"],
+    }  # fmt: skip
+    generation = {"generation": {"new_tokens": 8, "prompt_tokens": [1, 2, 3]}}
+    run = MeasuredRun(planned=planned, extra={"settings": generation})
+    document = read_one(tmp_path / "run", run)
+    assert document.variant == (
+        "CPUs 1,2; runner mine; launcher nice -n 5; extra_arguments --more; 3 + 8 tokens"
+    )
+
+
+def test_an_experiment_that_was_not_planned_has_what_its_times_say(tmp_path: Path) -> None:
+    folder = write_measured(tmp_path / "run", MeasuredRun())
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["experiments"]["more"] = metrics["experiments"]["off"] | {"threads": None, "sme": None}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    off, more = read_run_directory(folder)
+    assert (off.experiment, more.experiment, more.threads) == ("off", "more", None)

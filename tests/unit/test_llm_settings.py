@@ -7,12 +7,14 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from etprof.base import process
 from etprof.base.errors import EtprofError, UsageError
+from etprof.etrecord import program
 from etprof.export_llm import exporting, planning, schema
 from etprof.export_llm.planning import LlmRequest, plan_export
 from etprof.export_llm.uses import USES
@@ -164,8 +166,15 @@ def run_fake(
     [
         ("raise ModuleNotFoundError(\"No module named 'torchtune'\")",
          "failed with exit code 1: ModuleNotFoundError: No module named 'torchtune'; install what"),
-        ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
-        ("", "ended without a program: hello from the export 1"),
+        ("os.kill(os.getpid(), 9)",
+         "was ended by signal 9: hello from the export 1; the system may have lacked memory"),
+        ("os.kill(os.getpid(), 15)",
+         "was ended by signal 15: hello from the export 1; change the setting that it speaks of"),
+        ("print('MemoryError'); sys.stdout.flush(); os.kill(os.getpid(), 9)",
+         "was ended by signal 9: MemoryError; export on a machine with more memory"),
+        ("print('GLOBAL evil.run was not', flush=True); raise OSError('Weights only load failed')",
+         "Weights only load failed, for the file's pickle names evil.run; base.checkpoint, or"),
+        ("", "ended without a program: hello from the export 1; change the setting that it"),
         ("print('\\x1b[2J' + 'x' * 9999); sys.exit(3)", "failed with exit code 3: \\x1b[2Jxxx"),
     ],
 )  # fmt: skip
@@ -179,6 +188,48 @@ def test_a_failure_says_why_and_keeps_the_log(
     assert "hello from the export 1" in (tmp_path / "m.pte.log").read_text()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"c.yaml", "p.json", "fake.py", "m.pte.log"}
+
+
+def method(name: str, *values: object, operators: tuple[str, ...] = ()) -> SimpleNamespace:
+    """A method as ExecuTorch decodes it: one with operators computes, others give constants."""
+    return SimpleNamespace(
+        name=name,
+        chains=[SimpleNamespace(instructions=list(operators))],
+        operators=[SimpleNamespace(name=each) for each in operators],
+        values=[SimpleNamespace(val=value) for value in values],
+        outputs=[*range(len(values))],
+    )
+
+
+def test_a_program_is_described_as_far_as_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, text = SimpleNamespace(int_val=7), SimpleNamespace(string_val="x")
+    plans = [
+        method("forward", operators=("llama::update_cache", "aten::add", "llama::sdpa")),
+        method("get_bos_id", number),
+        method("get_names", number, text, SimpleNamespace()),
+        method("get_nothing"),
+    ]
+    content = SimpleNamespace(program=SimpleNamespace(execution_plan=plans))
+    monkeypatch.setattr(program, "decode_program", lambda _: content)
+    script = tmp_path / "fake.py"
+    script.write_text("import pathlib, sys; pathlib.Path('model.pte').write_bytes(b'program')")
+    real = process.run_command
+
+    def run(words: list[str], **settings: object) -> object:
+        return real([sys.executable, script], **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exporting, "run_command", run)
+    files = exporting.export_llm(plan(tmp_path, GOOD, out=tmp_path / "m.pte"))
+    manifest = json.loads(files.manifest.read_text())
+    assert manifest["options"]["llm"]["constants"] == {
+        "get_bos_id": 7, "get_names": [7, "x", None], "get_nothing": [],
+    }  # fmt: skip
+    assert (manifest["method"], list(manifest["methods"])) == ("forward", ["forward"])
+    missing, needs = sorted(manifest["log"])
+    assert needs.startswith("no delegation report: debug.generate_etrecord is false")
+    assert missing.startswith("it needs llama::sdpa, llama::update_cache, ")
 
 
 def test_an_export_that_takes_too_long_is_stopped(

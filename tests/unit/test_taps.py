@@ -82,6 +82,7 @@ def test_sums_begin_with_the_bias_through_the_norm(program: torch.export.Exporte
     assert start is not None
     assert start.end.name == names[1]
     expected = (state["conv.bias"] - 0.3) / (2 + 1e-5) ** 0.5 * 1.5 - 0.25
+    assert start.value.shape == (1, 4, 1, 1)  # which `allclose` does not ask
     assert torch.allclose(start.value, expected.reshape(1, 4, 1, 1))
     alone = taps.find_sum_start(program, replace(fused, fused=fused.fused[:1]))
     assert alone is not None
