@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tests.known_runs import on_off_run, write_run
+from tests.known_runs import launch, on_off_run, write_run
 from tests.world.host import etprof, simulated_host
 from tests.world.reports import write_config
 from tests.world.sim_target import SimTarget
@@ -19,7 +19,7 @@ APPROVED: Final = Path(__file__).parent / "approved"
 _DRAWN: Final = {"samples", "icicle", "icicle_changes"}
 """Long tables, which the drawings show."""
 _OF_PASSES: Final = {
-    "comparisons", "instructions", "kernel_calls", "kernel_uses", "kernels", "latencies",
+    "comparisons", "conditions", "instructions", "kernel_calls", "kernel_uses", "kernels", "latencies",
     "microkernels", "outputs", "threads", "tracer_costs", "work",
 }  # fmt: skip
 """What a measured run has that the described one has not: of kernels, threads, outputs."""
@@ -65,8 +65,26 @@ def described() -> dict[str, Any]:
     return {"schema_version": 1, "model": "known", "methods": {"forward": method}}
 
 
+def states() -> list[dict[str, object]]:
+    """Ten blocks of launches in turns, with what the device said before and after each."""
+    return [
+        launch(
+            name, block,
+            {"frequency_khz": [2_000_000, 2_800_000 - 1000 * block],
+             "governor": "schedutil", "temperatures_c": {"cpu": 40.0 + block},
+             "thermal_status": "none"},
+            {"frequency_khz": [2_000_000, 2_800_000],
+             "governor": "schedutil", "temperatures_c": {"cpu": 41.5 + block},
+             "thermal_status": "light" if block == 9 else "none"},
+        )
+        for block in range(10)
+        for name in (("android_off", "android_sme2") if block % 2 else ("android_sme2", "android_off"))
+    ]  # fmt: skip
+
+
 def _write_described(folder: Path) -> None:
-    write_run(folder / "run", replace(on_off_run(), delegation=described()))
+    run = replace(on_off_run(), delegation=described(), launches=states())
+    write_run(folder / "run", run)
 
 
 def _measure(folder: Path) -> None:
