@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.golden.columns import COLUMNS_FILE, describe_columns
+from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
@@ -14,6 +15,8 @@ def main() -> None:
     """Writes every file, and removes those that belong to no run any more."""
     APPROVED.mkdir(exist_ok=True)
     texts = {COMMANDS_FILE: describe_commands(), COLUMNS_FILE: describe_columns()}
+    with tempfile.TemporaryDirectory() as folder:
+        texts[FINDINGS_FILE] = describe_findings(Path(folder))
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)

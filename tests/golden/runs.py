@@ -127,12 +127,13 @@ def _tables(run: Path, held: Collection[str] | None) -> str:
             continue
         lines.append(f"# {table}: {', '.join(rows[0])}")
         for row in rows:
-            values = (f"{key}={_rounded(value)}" for key, value in row.items() if value)
+            values = (f"{key}={rounded(value)}" for key, value in row.items() if value)
             lines.append("; ".join(values))
     return "\n".join(lines) + "\n"
 
 
-def _rounded(text: str) -> str:
+def rounded(text: str) -> str:
+    """Leaves out digits that differ between builds of NumPy."""
     return _LONG_FRACTION.sub(lambda found: f"{float(found[0]):.8g}", text)
 
 

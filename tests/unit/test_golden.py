@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.golden.columns import COLUMNS_FILE, describe_columns
+from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
@@ -36,3 +37,9 @@ def test_commands_have_the_words_that_were_approved() -> None:
 def test_tables_have_the_columns_that_were_approved() -> None:
     approved = (APPROVED / COLUMNS_FILE).read_text("utf-8")
     assert describe_columns().splitlines() == approved.splitlines(), "read `python -m tests.golden`"
+
+
+def test_findings_say_what_was_approved(tmp_path: Path) -> None:
+    approved = (APPROVED / FINDINGS_FILE).read_text("utf-8")
+    found = describe_findings(tmp_path)
+    assert found.splitlines() == approved.splitlines(), "read `python -m tests.golden`"
