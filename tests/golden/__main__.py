@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.golden.columns import COLUMNS_FILE, describe_columns
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
+from tests.golden.histories import describe_history
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
 
@@ -17,6 +18,8 @@ def main() -> None:
     texts = {COMMANDS_FILE: describe_commands(), COLUMNS_FILE: describe_columns()}
     with tempfile.TemporaryDirectory() as folder:
         texts[FINDINGS_FILE] = describe_findings(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        texts |= describe_history(Path(folder))
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)

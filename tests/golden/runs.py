@@ -108,7 +108,7 @@ def write_reports(folder: Path, name: str) -> Mapping[str, str]:
     run = folder / "run"
     page = (run / "report.html").read_text("utf-8")
     held = _OF_PASSES if name == "measured" else None
-    found = {f"{name}_tables.txt": _tables(run, held), f"{name}_drawings.txt": _drawings(page)}
+    found = {f"{name}_tables.txt": _tables(run, held), f"{name}_drawings.txt": drawings(page)}
     if name != "measured":
         # Its figures are those of the tables.
         words = (run / "report.md").read_text("utf-8")
@@ -137,8 +137,8 @@ def rounded(text: str) -> str:
     return _LONG_FRACTION.sub(lambda found: f"{float(found[0]):.8g}", text)
 
 
-def _drawings(page: str) -> str:
+def drawings(page: str) -> str:
     """What is drawn: elements with a size, and the pictures."""
-    body = page.partition("<body>")[2]
+    body = page.partition("<body")[2]
     parts = re.findall(r"<svg.*?</svg>|<[^>]* style=\"[^>]*>", body, re.DOTALL)
     return "\n".join(part.replace("><", ">\n<") for part in parts) + "\n"

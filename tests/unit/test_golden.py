@@ -12,6 +12,7 @@ import pytest
 from tests.golden.columns import COLUMNS_FILE, describe_columns
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
+from tests.golden.histories import describe_history
 from tests.golden.runs import APPROVED, RUNS, write_reports
 
 if TYPE_CHECKING:
@@ -43,3 +44,9 @@ def test_findings_say_what_was_approved(tmp_path: Path) -> None:
     approved = (APPROVED / FINDINGS_FILE).read_text("utf-8")
     found = describe_findings(tmp_path)
     assert found.splitlines() == approved.splitlines(), "read `python -m tests.golden`"
+
+
+def test_a_history_shows_what_was_approved(tmp_path: Path) -> None:
+    for file, text in describe_history(tmp_path).items():
+        approved = (APPROVED / file).read_text("utf-8")
+        assert text.splitlines() == approved.splitlines(), f"{file}: read `python -m tests.golden`"
