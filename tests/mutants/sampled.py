@@ -50,11 +50,6 @@ _FIRST: Final = 12
 """Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
 _SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
-
-_FIRST_SHARE: Final = 0.7
-"""Of the time, in which new changes are tried."""
-Task = tuple[int, bool]
-"""The number of a change, and whether its first tests did not notice it."""
 Fate = Literal["killed", "alive", "timed out", "equivalent"]
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
 """A change that makes a test run out of its time is noticed."""
@@ -179,8 +174,8 @@ class Tally:
 def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
     """Tries the changes in so many processes, until all are tried or the time is over.
 
-    Each is tried with its first tests, and those that nobody noticed then with the others: so a
-    short time is of many changes. What the others had no time for is alive.
+    Each is tried with its first tests, and at once with the others where those noticed nothing: so
+    all that is printed is final, however early a run ends.
     """
     fork, began = get_context("fork"), time.monotonic()
     ends, tasks = fork.SimpleQueue(), fork.SimpleQueue()
@@ -190,7 +185,7 @@ def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
         workers = [fork.Process(target=_work, args=(chosen, p, tasks, ends)) for p in folders]
         for worker in workers:
             worker.start()
-        waiting, running = deque((number, False) for number in chosen), jobs
+        waiting, running = deque(chosen), jobs
         for _ in workers:
             tasks.put(waiting.popleft() if waiting else None)
         while running:
@@ -198,18 +193,14 @@ def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
             if end is None:
                 running -= 1
                 continue
-            (number, is_second), fate, by = end
+            number, fate, by = end
             fates[number] = fate, by
             print(f"{len(fates):4} {fate:10} {chosen[number].location} {by}", flush=True)
-            spent = (time.monotonic() - began) / (60 * minutes)
-            if spent > _FIRST_SHARE:
-                waiting = deque(task for task in waiting if task[1])
-            if fate == "alive" and not is_second and len(chosen[number].tests) > _FIRST:
-                waiting.append((number, True))
-            elif fate == "alive":
+            if fate == "alive":
                 # At once: who reads it can write its test while the others are tried.
                 print(f"{chosen[number].text}\n", flush=True)
-            tasks.put(waiting.popleft() if waiting and spent < 1 else None)
+            is_over = time.monotonic() - began > 60 * minutes
+            tasks.put(waiting.popleft() if waiting and not is_over else None)
         for worker in workers:
             worker.join()
     return Tally(fates, time.monotonic() - began)
@@ -218,19 +209,20 @@ def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
 def _work(
     chosen: Mapping[int, Mutant],
     folder: Path,
-    tasks: SimpleQueue[Task | None],
-    ends: SimpleQueue[tuple[Task, Fate, str] | None],
+    tasks: SimpleQueue[int | None],
+    ends: SimpleQueue[tuple[int, Fate, str] | None],
 ) -> None:
     """Is a worker: tries what it is given until there is no more, and says that it ended."""
     try:
         folder.mkdir()
         bench, sound = Bench(folder), dict[str, bool]()
         bench.check(_quickest(chosen.values()))
-        while (task := tasks.get()) is not None:
-            number, is_second = task
-            tests = chosen[number].tests
-            part = tests[_FIRST:] if is_second else tests[:_FIRST]
-            ends.put((task, *try_one(bench, chosen[number], part, sound)))
+        while (number := tasks.get()) is not None:
+            mutant = chosen[number]
+            fate, by = try_one(bench, mutant, mutant.tests[:_FIRST], sound)
+            if fate == "alive" and len(mutant.tests) > _FIRST:
+                fate, by = try_one(bench, mutant, mutant.tests[_FIRST:], sound)
+            ends.put((number, fate, by))
     finally:
         ends.put(None)
 
@@ -252,12 +244,6 @@ def try_one(
         if run.outcome == "passed":
             break
         culprit = [test for test in part if test.name == run.failed]
-        # One that fails after the others only must not fail after them without the change.
-        is_alone = culprit in ([], part[:1]) or (
-            bench.run(culprit, (mutant.file, mutant.change)).outcome != "passed"
-        )
-        if not is_alone and bench.run(part).failed == run.failed:
-            sound[run.failed] = False
         if _pass(bench, culprit or part, sound):
             if run.outcome == "timed out":
                 return "timed out", ""

@@ -39,7 +39,7 @@ _SLOWER: Final = 4.0
 """By how many times the tests' own time a change may slow them down."""
 _START_S: Final = 20.0
 """Of processor time, to import etprof and to collect the tests: several times what it takes."""
-_WAITS: Final = 5.0
+_WAITS: Final = 10.0
 """By how many times the clock may run longer than the processor, on a machine with other work."""
 _MOST_BYTES: Final = 12 << 30
 """Of addresses: a change that asks for more fails instead of taking the machine's memory."""

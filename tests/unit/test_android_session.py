@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import TargetError
+from etprof.base.process import ProgramTimeoutError
 from etprof.run.directory import list_files
 from etprof.targets.android.adb import Adb
 from etprof.targets.android.session import DeviceSession, RemoteFile, bring_results
@@ -182,3 +183,24 @@ def test_what_is_not_brought_whole_is_temporary(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "on")
     bring_results(Watched("P1"), "/data/out", {"run.etdump": sent}, wanted)
     assert [is_temporary for _, is_temporary in seen] == [True, True], seen
+
+
+class LastingAdb:
+    """A device on which no launch ends in time."""
+
+    serial = "P1"
+
+    def shell(self, *_: object, **__: object) -> None:
+        raise ProgramTimeoutError("too long")
+
+
+def test_what_may_still_run_is_ended_before_the_next_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(DeviceSession, "_stop", lambda _, name: ended.append(name))
+    session = DeviceSession(LastingAdb(), "/data/etprof")  # type: ignore[arg-type]
+    for before in (0, 1, 2):
+        with pytest.raises(ProgramTimeoutError, match=r"did not end within 2 s on device P1"):
+            session.launch(["true"], 2)
+        assert len(ended) == before

@@ -421,3 +421,15 @@ def test_few_runs_at_a_time_are_the_same_runs(
             ])  # fmt: skip
     assert found[0] == found[1]
     assert any(len(each) == 5 for each in found[0])
+
+
+def test_models_stand_in_the_order_of_what_they_share(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    """Not in that of the models: `a` was measured on the second device alone."""
+    store = make_store(replace(ONE, models=("a",), devices=("Phone B",)))
+    fill(store, replace(ONE, models=("b",), devices=("Phone A",), seed=1))
+    names = re.findall(r"Phone [AB] · .{0,50}? · SME(?: off|2)", words(show(store, "models")))
+    assert [(name[:7], name[-4:]) for name in names] == [
+        ("Phone A", " off"), ("Phone A", "SME2"), ("Phone B", " off"), ("Phone B", "SME2"),
+    ]  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from etprof.analysis.findings.finding import Thresholds
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
+from etprof.analysis.findings.sme import is_faster
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import UsageError
@@ -466,3 +468,21 @@ def test_a_runner_with_a_log_is_not_built_for_timing(tmp_path: Path) -> None:
     assert fired(describe_run(analyze_run(LoadedRun.load(run))))["F15"].summary == (
         "Build type Release with the delegate's log."
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "speed_up", "faster"),
+    [
+        (None, 1.2, True),
+        (None, 1.199, False),
+        (None, None, False),
+        (1.2, 9.0, True),
+        (1.19, 9.0, False),
+    ],
+)
+def test_what_sped_up_by_just_the_ratio_is_faster(
+    low: float | None, speed_up: float | None, faster: bool
+) -> None:
+    interval = None if low is None else SimpleNamespace(low=low)
+    change: Any = SimpleNamespace(interval=interval, speed_up=speed_up)
+    assert is_faster(change, 1.2) is faster

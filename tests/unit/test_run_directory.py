@@ -12,6 +12,7 @@ from etprof.base.errors import InputFileError, OutputError
 from etprof.run.directory import (
     experiment_files,
     find_etdumps,
+    list_files,
     load_metrics,
     runs_folder,
     safe_name,
@@ -160,3 +161,43 @@ def test_damaged_metrics_are_named_with_the_field(
     with pytest.raises(InputFileError) as caught:
         load_metrics(tmp_path)
     assert str(caught.value) == (f"{tmp_path}/metrics.json is damaged: {message}; {WAY_OUT}")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "is_measured", "is_temporary"),
+    [
+        ("metrics.json", "metrics", True, False),
+        ("delegation.json", "delegation", True, False),
+        ("half.delegation.json", "delegation", True, False),
+        ("half.export.json", "export", True, False),
+        ("off/m_off_t1.etdump", "etdump", True, False),
+        ("off/m_off_t1_b00_result.json", "result", True, False),
+        ("off/m_off_t1_kernels.json", "kernels", True, False),
+        ("off/m_off_t1_clock.json", "clock", True, False),
+        ("off/m_off_t1_instructions.json", "instructions", True, False),
+        ("off/m_off_t1_outputs/output_0.bin", "outputs", True, False),
+        ("off/m_off_t1.log", "log", True, False),
+        ("off/m_off_t1_logcat.txt", "log", True, False),
+        ("off/m_source_1.txt", "source", True, False),
+        ("manifest.json", "manifest", False, False),
+        ("analysis_summary.json", "summary", False, False),
+        ("report_operators.csv", "report", False, False),
+        ("calibration.json", "report", False, False),
+        ("off/m_off_t1_timeline.csv", "table", False, False),
+        (".metrics.json.0a1b2c3d", "temporary", False, True),
+        ("off/m.etdump.tmp12", "temporary", False, True),
+        ("off/.m_off_t1_outputs.0123456789ab/output_0.bin", "temporary", False, True),
+    ],
+)
+def test_what_each_file_of_a_run_is(
+    tmp_path: Path, path: str, kind: str, is_measured: bool, is_temporary: bool
+) -> None:
+    """Evidence is guarded, and what a writer had not finished is cleared away."""
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"x")
+    (found,) = list_files(tmp_path).items()
+    assert found[0] == path
+    assert (found[1].name, found[1].is_measured, found[1].is_temporary) == (
+        kind, is_measured, is_temporary,
+    )  # fmt: skip
