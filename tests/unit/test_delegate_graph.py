@@ -77,7 +77,7 @@ def test_a_graph_is_read_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> No
     found = read(monkeypatch, document, b"1234")
     # Constants have a place in the program, or one element; those that are given have bit 2.
     assert found.constant_ids == {1, 2}
-    assert found.constant_ids == {3}
+    assert found.output_ids == {3}
     assert found.weight_bytes == 20
     assert [(each.kind, each.debug_handle, each.index) for each in found.nodes] == [
         ("FullyConnected", 7, 0), ("Concatenate2", 8, 1), ("ScaledDotProductAttention", 9, 2),

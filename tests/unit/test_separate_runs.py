@@ -168,19 +168,25 @@ def test_sides_are_named_by_what_differs(
 
 
 @pytest.mark.parametrize(
-    ("field", "setting"),
-    [("warmup", {"warmup": 0}), ("iterations", {"iterations": 3}),
-     ("warmup", {"warmup_steady": True})],
+    ("field", "setting", "told"),
+    [
+        ("warmup", {"warmup": 0}, "10 inferences.*0 inferences"),
+        ("warmup", {"warmup_steady": True}, "10 inferences.*10 inferences and until steady"),
+        ("warmup", {"warmup_seconds": 2.5}, r"10 inferences.*10 inferences and 2\.5 s"),
+        ("iterations", {"iterations": 3}, "3"),
+        ("cores", {"cpus": (1, 2)}, "any.*1,2"),
+    ],
 )  # fmt: skip
 def test_settings_are_compared_fields(
     runs: list[Path],
     tmp_path: Path,
     field: str,
     setting: dict[str, Any],
+    told: str,
 ) -> None:
     """N9: 3 iterations without warm-up were "faster, valid" than a default run."""
     other = measured(tmp_path / "other", 1, **setting)
-    with pytest.raises(UsageError, match=f"--allow {field}"):
+    with pytest.raises(UsageError, match=f"(?s){told}.*--allow {field}"):
         run_command_line(["compare", str(runs[0]), str(other)])
 
 
