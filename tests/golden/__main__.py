@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.golden.columns import COLUMNS_FILE, describe_columns
+from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
@@ -15,7 +16,11 @@ from tests.golden.runs import APPROVED, RUNS, write_reports
 def main() -> None:
     """Writes every file, and removes those that belong to no run any more."""
     APPROVED.mkdir(exist_ok=True)
-    texts = {COMMANDS_FILE: describe_commands(), COLUMNS_FILE: describe_columns()}
+    texts = {
+        COMMANDS_FILE: describe_commands(),
+        COLUMNS_FILE: describe_columns(),
+        FIELDS_FILE: describe_files(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         texts[FINDINGS_FILE] = describe_findings(Path(folder))
     with tempfile.TemporaryDirectory() as folder:

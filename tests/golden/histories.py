@@ -13,7 +13,7 @@ from etprof.dashboard.render import answer
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.store import open_store
 from tests.golden.runs import drawings, rounded
-from tests.known_history import KnownHistory, fill, pages
+from tests.known_history import KnownHistory, fill, pages, pin
 from tests.world.host import etprof
 
 COMMANDS_OUTPUT, PAGES = "history_commands.txt", "history_pages.txt"
@@ -28,7 +28,6 @@ _WORDS: Final = (
     "changes",
     "changes --metric load_ns --json",
     "noise",
-    "pin release 45",
     "pin",
     "check --baseline release --model toy_transformer",
 )
@@ -43,6 +42,7 @@ def describe_history(folder: Path) -> Mapping[str, str]:
     """The texts by file."""
     store = open_store(folder / "h.sqlite")
     fill(store, _KNOWN)
+    pin(store, "release", 45)
     told = []
     for words in _WORDS:
         action, *more = words.split()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.golden.columns import COLUMNS_FILE, describe_columns
+from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
@@ -50,3 +51,8 @@ def test_a_history_shows_what_was_approved(tmp_path: Path) -> None:
     for file, text in describe_history(tmp_path).items():
         approved = (APPROVED / file).read_text("utf-8")
         assert text.splitlines() == approved.splitlines(), f"{file}: read `python -m tests.golden`"
+
+
+def test_files_have_the_fields_that_were_approved() -> None:
+    approved = (APPROVED / FIELDS_FILE).read_text("utf-8")
+    assert describe_files().splitlines() == approved.splitlines(), "read `python -m tests.golden`"
