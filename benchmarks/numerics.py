@@ -70,7 +70,9 @@ def weights_of(programs: TappedPrograms) -> list[Weight]:
 def tapped_reader(programs: TappedPrograms, name: str) -> str:
     """Returns the node with a tap that a node's value reaches first, going through fused ones."""
     nodes = {node.name: node for node in programs.traced.graph.nodes}
-    taps = {tap.node.name: tap.tapped_node.name for group in programs.tapped.values() for tap in group}
+    taps = {
+        tap.node.name: tap.tapped_node.name for group in programs.tapped.values() for tap in group
+    }
     node = nodes[name]
     while node.name not in taps:
         node = next(iter(node.users))

@@ -66,13 +66,17 @@ std::unique_ptr<KernelTrace> make_trace(const Options& options) {
 /// Writes everything under temporary names first, so that a failure leaves nothing behind.
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
                    Session& session, KernelTrace& trace) {
-    std::vector<Output> outputs = session.outputs();
+    std::vector<std::vector<Output>> steps = session.outputs();
     ResultFiles files;
     if (options.outputs_dir) {
         files.add_folder(*options.outputs_dir);
-        for (std::size_t i = 0; i < outputs.size(); ++i) {
-            outputs[i].path = *options.outputs_dir + "/output_" + std::to_string(i) + ".bin";
-            files.add(*outputs[i].path, outputs[i].bytes.data(), outputs[i].bytes.size());
+        for (std::size_t step = 0; step < steps.size(); ++step) {
+            const std::string end = step == 0 ? "" : "_step_" + std::to_string(step + 1);
+            for (std::size_t i = 0; i < steps[step].size(); ++i) {
+                Output& output = steps[step][i];
+                output.path = *options.outputs_dir + "/output_" + std::to_string(i) + end + ".bin";
+                files.add(*output.path, output.bytes.data(), output.bytes.size());
+            }
         }
     }
     if (options.etdump_path) {
@@ -83,7 +87,7 @@ void write_results(const Options& options, const ProgramDescription& program, co
         files.add(*options.kernel_trace_path,
                   trace_document(options, program, session, sme, trace));
     }
-    files.add(options.result_path, result_document(options, program, session, outputs, sme));
+    files.add(options.result_path, result_document(options, program, session, steps, sme));
     files.commit();
 }
 

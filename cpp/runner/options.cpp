@@ -119,6 +119,7 @@ struct Flag {
 
 constexpr std::uint64_t kMostIterations = 1'000'000'000;
 constexpr std::uint64_t kMostTokens = 10'000'000;
+constexpr std::uint64_t kMostSteps = 1024;
 
 const Flag kFlags[] = {
     {"--model", "M.pte", "the program to run", take_text<&Options::model_path>},
@@ -153,8 +154,12 @@ const Flag kFlags[] = {
     {"--sme", "MODE", "SME kernels that may run: auto, sme2, sme1 or off", take_sme},
     {"--kernel-trace", "F.json", "count microkernels and time operators (trace builds only)",
      take_text<&Options::kernel_trace_path>},
-    {"--outputs", "DIR", "write the outputs of the last inference as DIR/output_<i>.bin",
+    {"--outputs", "DIR", "write the outputs of the first inference as DIR/output_<i>.bin",
      take_text<&Options::outputs_dir>},
+    {"--output-steps", "N", "and of the next, to the Nth, as DIR/output_<i>_step_<n>.bin",
+     take_count<&Options::output_steps, 1, kMostSteps>},
+    {"--step-inputs", "", "each --input holds the values of all --output-steps inferences in a row",
+     switch_on<&Options::has_step_inputs>},
     {"--result", "F.json", "where the measurements go", take_text<&Options::result_path>},
     {"--generate", "N", "generate N tokens in each iteration, greedily, from --prompt-tokens",
      take_count<&Options::new_tokens, 1, kMostTokens>},
@@ -230,15 +235,33 @@ void require_whole_generation(const Seen& seen, const Options& options) {
         }
     };
     if (options.generates()) {
-        refuse_any(
-            {"--method", "--kernel-trace", "--outputs", "--input", "--shapes", "--cold-inputs"},
-            " and --generate are given together",
-            "leave it out: the prompt and the new tokens are inputs and outputs, of "
-            "--prefill-method and --decode-method");
+        refuse_any({"--method", "--kernel-trace", "--outputs", "--output-steps", "--step-inputs",
+                    "--input", "--shapes", "--cold-inputs"},
+                   " and --generate are given together",
+                   "leave it out: the prompt and the new tokens are inputs and outputs, of "
+                   "--prefill-method and --decode-method");
     } else {
         refuse_any({"--prompt-tokens", "--prefill-method", "--decode-method", "--stream-tokens",
                     "--observer-lines"},
                    " is given without --generate", "add --generate N, the number of new tokens");
+    }
+}
+
+/// Refuses to keep the outputs of inferences that nobody keeps, or that are not run.
+void require_steps(const Seen& seen, const Options& options) {
+    if (options.has_step_inputs) {
+        require_flag(seen, "--output-steps", "N");
+        require_flag(seen, "--input", "A.bin");
+    }
+    if (seen.count("--output-steps") == 0) {
+        return;
+    }
+    require_flag(seen, "--outputs", "DIR");
+    const std::uint64_t inferences = 1 + options.warmup + options.iterations;
+    if (options.output_steps > inferences) {
+        refuse("--output-steps is more than the " + std::to_string(inferences) +
+                   " inferences that are run",
+               "give --iterations " + std::to_string(options.output_steps) + " or more");
     }
 }
 
@@ -303,6 +326,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
     if (options.action == Action::kRun) {
         require_flag(seen, "--result", "F.json");
+        require_steps(seen, options);
         require_distinct_files(seen, options);
     }
     return options;

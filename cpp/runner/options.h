@@ -40,6 +40,10 @@ struct Options {
     SmeMode sme = default_sme_mode();
     std::optional<std::string> kernel_trace_path;
     std::optional<std::string> outputs_dir;
+    /// Inferences, from the first, whose outputs are kept; a program with state has others at each.
+    std::uint64_t output_steps = 1;
+    /// Whether each input file holds the values of all those inferences.
+    bool has_step_inputs = false;
     std::string result_path;
 
     /// Tokens that each iteration generates; 0: none, an iteration is one execution of the method.

@@ -59,17 +59,36 @@ void write_inputs(JsonWriter& json, const std::vector<Input>& inputs) {
         // What is no tensor is fixed in the program at export.
         const char* const made = input.value.is_tensor() ? "seeded" : "program";
         json.fields("index", index++, "dtype", type_name(input.value), "shape", input.value.shape,
-                    "source", input.path ? "file" : made, "path", plain_path(input.path), "size_bytes",
-                    input.value.size_bytes);
+                    "source", input.path ? "file" : made, "path", plain_path(input.path),
+                    "size_bytes", input.value.size_bytes);
     });
 }
 
-void write_outputs(JsonWriter& json, const std::vector<Output>& outputs) {
+void write_output(JsonWriter& json, std::size_t index, const Output& output) {
+    json.fields("index", index, "dtype", type_name(output.value), "shape", output.value.shape,
+                "size_bytes", output.bytes.size(), "path", plain_path(output.path),
+                "nonfinite_count", output.nonfinite_count);
+}
+
+void write_outputs(JsonWriter& json, const std::vector<std::vector<Output>>& steps) {
+    struct Further {
+        std::size_t step;
+        std::size_t index;
+        const Output* output;
+    };
     std::size_t index = 0;
-    json.objects("outputs", outputs, [&](const Output& output) {
-        json.fields("index", index++, "dtype", type_name(output.value), "shape", output.value.shape,
-                    "size_bytes", output.bytes.size(), "path", plain_path(output.path), "nonfinite_count",
-                    output.nonfinite_count);
+    const std::vector<Output> none;
+    json.objects("outputs", steps.empty() ? none : steps.front(),
+                 [&](const Output& output) { write_output(json, index++, output); });
+    std::vector<Further> further;
+    for (std::size_t step = 1; step < steps.size(); ++step) {
+        for (std::size_t i = 0; i < steps[step].size(); ++i) {
+            further.push_back({step + 1, i, &steps[step][i]});
+        }
+    }
+    json.objects("further_outputs", further, [&](const Further& each) {
+        json.field("step", each.step);
+        write_output(json, each.index, *each.output);
     });
 }
 
@@ -145,7 +164,7 @@ std::int64_t milliseconds(system_clock::time_point moment, std::uint64_t later_n
 }  // namespace
 
 std::string result_document(const Options& options, const ProgramDescription& program,
-                            const Session& session, const std::vector<Output>& outputs,
+                            const Session& session, const std::vector<std::vector<Output>>& steps,
                             const SmeReport& sme) {
     const Measurements& taken = session.measurements();
     JsonWriter json;
@@ -165,7 +184,8 @@ std::string result_document(const Options& options, const ProgramDescription& pr
                 "rss_after_load_bytes", taken.rss_after_load_bytes, "peak_rss_bytes",
                 taken.peak_rss_bytes, "pss_bytes", taken.pss_bytes, "planned_buffers_bytes",
                 session.method().planned_buffers_bytes);
-    write_outputs(json, outputs);
+    json.field("output_step", session.output_step());
+    write_outputs(json, steps);
     if (session.generation() != nullptr) {
         write_generation(json, options, session);
     }

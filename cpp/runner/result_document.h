@@ -19,7 +19,7 @@ constexpr int kTraceSchemaVersion = 2;
 
 /// The result of a run as JSON.
 std::string result_document(const Options& options, const ProgramDescription& program,
-                            const Session& session, const std::vector<Output>& outputs,
+                            const Session& session, const std::vector<std::vector<Output>>& steps,
                             const SmeReport& sme);
 
 /// What --kernel-trace collected, as JSON.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "messages.h"
 
@@ -91,6 +92,11 @@ Session::Sample Session::iterate(const char* phase) {
     if (generation_ != nullptr) {
         return {0, generation_->repeat(phase).total_ns, 0};
     }
+    if (options_.has_step_inputs && steps_.size() < options_.output_steps) {
+        for (Input& input : inputs_) {
+            input.take_step(steps_.size());
+        }
+    }
     const auto begin = Clock::now();
     inference_->set_inputs();
     const auto bound = Clock::now();
@@ -107,8 +113,11 @@ Session::Sample Session::iterate(const char* phase) {
     inference_->require_executed(error);
     const auto reading = Clock::now();
     inference_->take_outputs();
-    return {elapsed_ns(begin, bound), elapsed_ns(started, ended),
-            elapsed_ns(reading, Clock::now())};
+    const auto taken = Clock::now();
+    if (options_.outputs_dir && steps_.size() < options_.output_steps) {
+        steps_.push_back(copy_outputs());
+    }
+    return {elapsed_ns(begin, bound), elapsed_ns(started, ended), elapsed_ns(reading, taken)};
 }
 
 /// Inferences that are too short for the clock are timed together.
@@ -203,8 +212,8 @@ bool Session::is_steady() const {
 /// inputs given anew, which is not to be timed.
 void Session::choose_batch() {
     constexpr std::uint64_t kLeastTicks = 100;
-    const bool is_watched =
-        options_.kernel_trace_path || options_.etdump_path || options_.cold_inputs;
+    const bool is_watched = options_.kernel_trace_path || options_.etdump_path ||
+                            options_.cold_inputs || options_.outputs_dir;
     const std::uint64_t least_ns = kLeastTicks * measurements_.clock.tick_ns;
     const std::uint64_t fastest_ns = std::max<std::uint64_t>(1, fastest_so_far());
     if (generation_ == nullptr && !is_watched && options_.warmup > 0 && fastest_ns < least_ns &&
@@ -241,14 +250,29 @@ std::uint64_t Session::fastest_so_far() const {
     return least == samples.end() ? first_ns : std::min(first_ns, *least);
 }
 
-std::vector<Output> Session::outputs() {
+std::vector<Output> Session::copy_outputs() {
     std::vector<Output> outputs;
-    if (inference_ != nullptr) {
-        for (const EValue& value : inference_->take_outputs()) {
-            outputs.push_back(copy_output(value));
-        }
+    for (const EValue& value : inference_->take_outputs()) {
+        outputs.push_back(copy_output(value));
     }
     return outputs;
+}
+
+std::vector<std::vector<Output>> Session::outputs() {
+    if (inference_ == nullptr) {
+        return {};
+    }
+    if (!options_.outputs_dir) {
+        steps_.push_back(copy_outputs());
+    }
+    return std::move(steps_);
+}
+
+std::uint64_t Session::output_step() const {
+    const Measurements& taken = measurements_;
+    return options_.outputs_dir ? 1
+                                : 1 + taken.warmup_latency_ns.size() +
+                                      taken.latency_ns.size() * taken.inferences_per_sample;
 }
 
 }  // namespace etprof

@@ -68,7 +68,11 @@ class Session {
     const std::vector<Input>& inputs() const { return inputs_; }
     /// Null when no tokens are generated.
     const Generation* generation() const { return generation_.get(); }
-    std::vector<Output> outputs();
+    /// Those of the steps that were asked for, one after the other; without --outputs, those of the
+    /// last inference. None of a generation.
+    std::vector<std::vector<Output>> outputs();
+    /// Which inference the first of them are of; the first of the process is 1.
+    std::uint64_t output_step() const;
     /// Only with --etdump, once, after run(). The prefills of a generation are in blocks called
     /// "Prefill".
     EtdumpBytes take_etdump() { return module_->take_etdump(); }
@@ -81,6 +85,7 @@ class Session {
         std::uint64_t output_ns;
     };
     void bind_inputs();
+    std::vector<Output> copy_outputs();
     Sample iterate(const char* phase);
     std::uint64_t execute_batch(std::uint64_t count);
     void warm_up();
@@ -98,6 +103,7 @@ class Session {
     std::vector<Input> inputs_;
     std::unique_ptr<LoadedModule> module_;
     std::unique_ptr<LoadedMethod> inference_;
+    std::vector<std::vector<Output>> steps_;
     Measurements measurements_;
 };
 

@@ -119,13 +119,16 @@ void apply_shape(ValueDescription& value, const std::string& text, const std::st
 }
 
 AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
-                         const std::string& name) {
+                         const std::string& name, std::uint64_t inferences) {
     const std::uint64_t size_bytes = require_file(path, "the input", ExitCode::kInput);
-    if (size_bytes != value.size_bytes) {
+    const std::uint64_t wanted_bytes = inferences * value.size_bytes;
+    if (size_bytes != wanted_bytes) {
+        const std::string each =
+            inferences == 1 ? "" : " in each of " + std::to_string(inferences) + " inferences";
         throw RunnerError(ExitCode::kInput,
                           path + " has " + std::to_string(size_bytes) + " bytes, but " + name +
-                              " takes " + std::to_string(value.size_bytes) + " bytes for " +
-                              type_text(value),
+                              " takes " + std::to_string(wanted_bytes) + " bytes for " +
+                              type_text(value) + each,
                           "write the tensor as raw little-endian values of that dtype and shape, "
                           "or give its shape with --shapes");
     }
@@ -182,6 +185,14 @@ AlignedBuffer::AlignedBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
     data_.reset(static_cast<unsigned char*>(data));
 }
 
+void Input::take_step(std::uint64_t step) {
+    const std::size_t size_bytes = bytes.size_bytes();
+    // A value that is no tensor has none.
+    if (steps.size_bytes() > 0) {
+        std::memcpy(bytes.data(), steps.data() + step * size_bytes, size_bytes);
+    }
+}
+
 std::vector<Input> prepare_inputs(const MethodDescription& method, const Options& options) {
     const auto tensors = static_cast<std::size_t>(
         std::count_if(method.inputs.begin(), method.inputs.end(),
@@ -202,7 +213,14 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
                 input.bytes = make_input(input.value, options.seed + tensor, name);
             } else {
                 input.path = options.input_paths[tensor];
-                input.bytes = read_input(*input.path, input.value, name);
+                const std::uint64_t inferences = options.has_step_inputs ? options.output_steps : 1;
+                AlignedBuffer read = read_input(*input.path, input.value, name, inferences);
+                if (options.has_step_inputs) {
+                    input.steps = std::move(read);
+                    input.bytes = AlignedBuffer(input.value.size_bytes);
+                } else {
+                    input.bytes = std::move(read);
+                }
             }
             ++tensor;
         }

@@ -41,6 +41,11 @@ struct Input {
     /// Missing when its values are made up, or fixed in the program.
     std::optional<std::string> path;
     AlignedBuffer bytes;
+    /// With --step-inputs: those of all inferences, one after the other.
+    AlignedBuffer steps;
+
+    /// Takes the values of an inference; the first is 0.
+    void take_step(std::uint64_t step);
 };
 
 /// Reads the inputs, raw little-endian values, from the files of `options`, or makes them up from
@@ -53,7 +58,7 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
 /// 0 or 1, booleans. False for a dtype without plain values, such as packed bits.
 bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed);
 
-/// One output of the last inference, copied.
+/// One output of an inference, copied.
 struct Output {
     ValueDescription value;
     std::vector<unsigned char> bytes;

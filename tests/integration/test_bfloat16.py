@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from etprof.cli import main
-from etprof.export import lowering, runtime_check, upstream
+from etprof.export import lowering, runtime_check, state, upstream
 from etprof.export.request import ExportOptions
 from etprof.model_registry.eager_model import ExportMethod
 from etprof.run.program import load_export_manifest
@@ -76,7 +76,7 @@ def run(module: nn.Module, inputs: tuple[torch.Tensor, ...], folder: Path) -> tu
     """Returns how like the program is to the model in float32, and its delegate calls."""
     given = tuple(each.bfloat16() for each in inputs)
     wide = tuple(each.float() for each in given)
-    exact = lowering.run_eager(ExportMethod(module.float().eval(), wide))
+    exact = state.run_eager(ExportMethod(module.float().eval(), wide))
     method = lowering.cast_method(ExportMethod(module, given), torch.bfloat16)
     traced = {"forward": lowering.trace("forward", method)}
     with upstream.quiet_upstream():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from etprof.export import lowering, runtime_check, upstream
+from etprof.export import lowering, runtime_check, state, upstream
 from etprof.export.changes import half_sums
 from etprof.export.request import ExportOptions
 from etprof.model_registry.eager_model import ExportMethod
@@ -48,7 +48,7 @@ def ratio_db(
     """The fp16 program's distance from the float32 model, and what was widened."""
     torch.manual_seed(0)
     inputs = (torch.randn(shape).half(),)
-    exact = lowering.run_eager(ExportMethod(module.float(), (inputs[0].float(),)))
+    exact = state.run_eager(ExportMethod(module.float(), (inputs[0].float(),)))
     method = lowering.cast_method(ExportMethod(module, inputs), torch.float16)
     options = ExportOptions(keep_fp16_sums=keep)
     with upstream.quiet_upstream():

@@ -17,6 +17,7 @@ from etprof.run.accuracy import (
     judge_lowering,
     judge_precision,
     unknown,
+    worst_step,
 )
 from etprof.statistics.likeness import compare
 
@@ -95,8 +96,11 @@ def compare_outputs(
     """Compares all outputs that both kept whole.
 
     One that has another size on the other side is left out, as a missing one is; within a program
-    one of another type too.
+    one of another type too. Of a program with state nothing is compared at different inferences.
     """
+    has_state = value.program.has_state or reference.program.has_state
+    if has_state and value.output_step != reference.output_step:
+        return ()
     return tuple(
         OutputCheck(value.name, reference.name, parity, tolerance)
         for index, actual in value.outputs.items()
@@ -132,7 +136,8 @@ def check_references(experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:
     floors = _floors(experiment.program)
     if floors is None:
         return ()
-    parities = _compare_with(experiment, experiment.program.references, floors.snr_db)
+    expected = experiment.program.expect(experiment.output_step).references
+    parities = _compare_with(experiment.outputs, expected, floors.snr_db)
     return tuple(
         OutputCheck(experiment.name, "eager", parity, floors.snr_db) for parity in parities
     )
@@ -155,18 +160,39 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
 
 
 def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
-    """Answers both questions on what an experiment computed, as far as the export's files tell."""
-    program = experiment.program
-    floors, method, verdicts = _floors(program), program.method, []
+    """Answers both questions on what an experiment computed, as far as the export's files tell.
+
+    Of a program with state, each inference that was kept is held against the same of the eager model.
+    """
+    program, name = experiment.program, experiment.name
+    floors, method = _floors(program), program.method
     if floors is None or method is None:
         return ()
-    lowered = _compare_with(experiment, program.converted, floors.snr_db)
-    if lowered:
-        outputs = method.check.outputs if method.check else ()
-        costs = {output.index: output.snr_db_precision for output in outputs}
-        verdicts.append(judge_lowering(lowered, program.precision, costs, experiment.name))
-    good = _compare_with(experiment, program.references, floors.snr_db)
-    return (*verdicts, judge_precision(good, floors, experiment.name)) if good else tuple(verdicts)
+    lowering: dict[int, Verdict] = {}
+    precision: dict[int, Verdict] = {}
+    for step, outputs in experiment.steps.items():
+        expected = program.expect(step)
+        lowered = _compare_with(outputs, expected.converted, floors.snr_db)
+        if lowered:
+            checked = method.check.outputs if method.check else ()
+            costs = {
+                output.index: output.snr_db_precision
+                for output in checked
+                if output.step == (step if program.has_state else 1)
+            }
+            lowering[step] = judge_lowering(lowered, program.precision, costs, name)
+        good = _compare_with(outputs, expected.references, floors.snr_db)
+        if good:
+            precision[step] = judge_precision(good, floors, name)
+    verdicts = tuple(worst_step(steps) for steps in (lowering, precision) if steps)
+    if not verdicts and program.has_state and experiment.steps and program.references:
+        last = max(experiment.steps)
+        why = (
+            f"its outputs are of inference {last}, and the export knows the first "
+            f"{1 + len(method.steps)}; measure with a runner of this version"
+        )
+        return tuple(unknown(question, why, name) for question in QUESTIONS)
+    return verdicts
 
 
 def _floors(program: LoadedProgram) -> Floors | None:
@@ -181,12 +207,12 @@ def _floors(program: LoadedProgram) -> Floors | None:
 
 
 def _compare_with(
-    experiment: LoadedLaunches, expected: Mapping[int, StoredTensor], least_db: float
+    outputs: Mapping[int, StoredTensor], expected: Mapping[int, StoredTensor], least_db: float
 ) -> list[Parity]:
     """Compares every output that is expected and was kept whole."""
     pairs = [
         _compare_stored(index, actual, expected[index], least_db)
-        for index, actual in experiment.outputs.items()
+        for index, actual in outputs.items()
         if index in expected
     ]
     return [pair for pair in pairs if pair is not None]

@@ -7,7 +7,6 @@ import io
 import sys
 import traceback
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from etprof.export.changes.embeddings import fuse_look_ups
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
 from etprof.export.request import BLOCK_MULTIPLE, parse_precision
+from etprof.export.state import STEPS, list_changes, take_state, unchanged_buffers, vary_inputs
 from etprof.model_registry.eager_model import checked_inputs
 
 if TYPE_CHECKING:
@@ -42,32 +42,9 @@ EXTERNAL_TAG = "weights"
 """What ExecuTorch calls the file of external constants before it gets its final name."""
 
 
-@contextmanager
-def unchanged_buffers(module: torch.nn.Module, names: Collection[str]) -> Iterator[None]:
-    """Gives the named buffers, such as a cache, their values back after the block.
-
-    A name that is not there any more, such as a folded batch norm's, is passed over.
-    """
-    present = {name: buffer for name, buffer in module.named_buffers() if name in names}
-    saved = {name: buffer.clone() for name, buffer in present.items()}
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            present[name].copy_(value)
-
-
 def buffer_names(module: torch.nn.Module) -> list[str]:
     """Returns the names of the module's buffers."""
     return [name for name, _ in module.named_buffers()]
-
-
-def run_eager(method: ExportMethod) -> list[Any]:
-    """Returns the outputs of the module itself, flattened as the program gives them."""
-    unchanged = unchanged_buffers(method.module, buffer_names(method.module))
-    with torch.no_grad(), half_constants.ClampingMode(), unchanged:  # type: ignore[no-untyped-call]
-        outputs = method.module(*method.inputs, **method.kwarg_inputs)
-    return tensors.flatten(outputs)
 
 
 def cast_method(
@@ -310,8 +287,13 @@ def make_program(
 def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str]:
     """Returns the graph's names of the buffers that the method changes."""
     signature = edge.exported_program(method).graph_signature
-    changed = set(signature.buffers_to_mutate.values())
+    changed = carried_buffers(edge, method)
     return [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
+
+
+def carried_buffers(edge: upstream.EdgeProgramManager, method: str) -> set[str]:
+    """Returns the model's paths of the buffers that the method changes and keeps."""
+    return set(edge.exported_program(method).graph_signature.buffers_to_mutate.values())
 
 
 def _changes_shared_state(edge: upstream.EdgeProgramManager, shared: Collection[str]) -> bool:
@@ -319,11 +301,7 @@ def _changes_shared_state(edge: upstream.EdgeProgramManager, shared: Collection[
 
     ExecuTorch shares by name alone, so two buffers that only have the same name forbid it.
     """
-    changed = [
-        name
-        for method in edge.methods
-        for name in set(edge.exported_program(method).graph_signature.buffers_to_mutate.values())
-    ]
+    changed = [name for method in edge.methods for name in carried_buffers(edge, method)]
     repeated = {name for name in changed if changed.count(name) > 1}
     return bool(repeated) and repeated <= set(shared)
 
@@ -514,9 +492,15 @@ def _convert_graph(
 ) -> tuple[ExportMethod, QuantizationReport]:
     names = buffer_names(graph)
     prepared = upstream.prepare_pt2e(graph, quantizer)
-    with torch.no_grad(), unchanged_buffers(prepared, names):
+    with unchanged_buffers(prepared, names):
+        before = take_state(prepared)
         for sample in samples:
             prepared(*sample, **method.kwarg_inputs)
+        if not method.calibration and set(names) & set(list_changes(before, take_state(prepared))):
+            # What it computes from a later state has a range of its own.
+            for step in range(2, STEPS + 1):
+                inputs, kwarg_inputs = vary_inputs(method, step)
+                prepared(*inputs, **kwarg_inputs)
     converted = upstream.convert_pt2e(prepared)
     report = QuantizationReport(len(samples), _count_quantized(converted))
     return replace(method, module=converted), report

@@ -23,28 +23,31 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
-from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision
+from etprof.export.state import follow_steps, run_apart, unchanged_buffers
+from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision, worst_step
 from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
 from etprof.statistics.likeness import compare
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from etprof.base.process import Completed
+    from etprof.export.state import EagerSteps
     from etprof.model_registry.eager_model import ExportMethod
-    from etprof.run.accuracy import Floors
+    from etprof.run.accuracy import Floors, Verdict
     from etprof.statistics.likeness import Parity
 
 
 @dataclass(frozen=True)
 class CheckedMethod:
-    """What one execution of a method gave, and how right that is."""
+    """What some inferences in a row of a method gave, and how right that is."""
 
     check: ExportCheck
     outputs: list[torch.Tensor | None]
-    converted: list[torch.Tensor | None]
+    """Of the first inference."""
+    converted: EagerSteps
     """What the converted eager model gives for the same inputs."""
 
 
@@ -53,50 +56,200 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     ptd: Path | None,
     name: str,
     method: ExportMethod,
-    references: Sequence[torch.Tensor | None],
+    references: EagerSteps,
     *,
     precision: str,
     floors: Floors,
+    carried: Collection[str] = (),
 ) -> CheckedMethod:
-    """Executes method `name` and answers both questions on its outputs.
+    """Executes method `name` from its initial state and answers both questions on its outputs.
 
     Raises ExportError when the runtime refuses the program.
+
+    Args:
+        pte: The program.
+        ptd: Its weights, where they are in a file of their own.
+        name: The method's name.
+        method: The method as it was lowered, cast or quantised.
+        references: What the float32 model gives, inference by inference.
+        precision: Its name.
+        floors: The least likeness to the float32 model that is good enough.
+        carried: Paths of the buffers that the program changes and keeps.
     """
-    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
-    actual = execute(pte, ptd, name, inputs)
-    converted = lowering.run_eager(method)
-    expected = sum(reference is not None for reference in references)
-    if len(actual) != expected:
-        msg = f"method {name!r} gives {len(actual)} outputs, the eager model {expected}"
-        raise ExportError(msg)
-    remaining = iter(actual)
-    outputs = [None if reference is None else next(remaining) for reference in references]
-    comparisons = [
-        [
-            compare_output(index, output, expected, floors.snr_db)
-            for index, (output, expected) in enumerate(pairs)
-            if output is not None and expected is not None
-        ]
-        for pairs in (
-            zip(outputs, references, strict=True),
-            zip(outputs, converted, strict=True),
-            zip(converted, references, strict=True),
+    converted = follow_steps(method, references)
+    step_outputs = execute_steps(pte, ptd, name, converted.inputs)
+    steps = [
+        _CheckedStep(
+            step, _align(name, values, references.of(step)), converted.of(step), references.of(step)
         )
+        for step, values in enumerate(step_outputs, 1)
     ]
-    parities, lowered, cost = comparisons
-    costs = {parity.index: parity.snr_db for parity in cost}
-    verdicts = (
-        judge_lowering(lowered, precision, costs),
-        judge_precision(parities, floors),
-    )
+    # Those that repeat the first say nothing of their own.
+    has_state = bool(references.changed)
+    judged = [
+        step for step in steps if has_state or step is steps[0] or step.differs_from(steps[0])
+    ]
+    verdicts = _judge_steps(judged, precision, floors)
+    if has_state and any(verdict.answer == "failed" for verdict in verdicts):
+        hint = explain_state(method, references, steps, carried)
+        blamed = next(verdict for verdict in verdicts if verdict.answer == "failed")
+        verdicts[verdicts.index(blamed)] = _with_hint(blamed, hint)
     check = ExportCheck(
         minimum_snr_db=floors.snr_db,
         passed=all(verdict.answer != "failed" for verdict in verdicts),
         floors=floors,
-        verdicts=verdicts,
-        outputs=tuple(itertools.starmap(_checked, zip(parities, lowered, cost, strict=True))),
+        verdicts=tuple(verdicts),
+        outputs=tuple(itertools.chain.from_iterable(step.rows(floors) for step in judged)),
     )
-    return CheckedMethod(check, outputs, converted)
+    return CheckedMethod(check, steps[0].outputs, converted)
+
+
+def _align(
+    name: str, outputs: Sequence[torch.Tensor], references: Sequence[torch.Tensor | None]
+) -> list[torch.Tensor | None]:
+    """Returns a program's outputs with None where eager has none; raises for another number."""
+    expected = sum(reference is not None for reference in references)
+    if len(outputs) != expected:
+        msg = f"method {name!r} gives {len(outputs)} outputs, the eager model {expected}"
+        raise ExportError(msg)
+    remaining = iter(outputs)
+    return [None if reference is None else next(remaining) for reference in references]
+
+
+@dataclass(frozen=True)
+class _CheckedStep:
+    """One of several inferences in a row, of the program and of both eager models."""
+
+    number: int
+    outputs: list[torch.Tensor | None]
+    converted: list[torch.Tensor | None]
+    references: list[torch.Tensor | None]
+
+    def differs_from(self, first: _CheckedStep) -> bool:
+        """Whether the program gave something else."""
+        pairs = zip(self.outputs, first.outputs, strict=True)
+        return any(a is not None and b is not None and not _are_alike(a, b) for a, b in pairs)
+
+    def compare(self, floors: Floors) -> tuple[list[Parity], list[Parity], list[Parity]]:
+        """Compares program and float32, program and converted, converted and float32."""
+        program, converted, exact = self.outputs, self.converted, self.references
+        return (
+            _compare(program, exact, floors),
+            _compare(program, converted, floors),
+            _compare(converted, exact, floors),
+        )
+
+    def rows(self, floors: Floors) -> Iterator[CheckedOutput]:
+        """Yields what the manifest has of each output."""
+        for parity, lowered, cost in zip(*self.compare(floors), strict=True):
+            yield CheckedOutput(
+                index=parity.index,
+                step=self.number,
+                snr_db=_finite(parity.snr_db),
+                max_abs_error=parity.max_abs,
+                cosine=parity.cosine,
+                top1_agreement=parity.top1,
+                snr_db_converted=_finite(lowered.snr_db),
+                snr_db_precision=_finite(cost.snr_db),
+                degenerate=parity.degenerate,
+            )
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(
+        one.contiguous().reshape(-1).view(torch.uint8),
+        other.contiguous().reshape(-1).view(torch.uint8),
+    )
+
+
+def _compare(
+    outputs: Sequence[torch.Tensor | None],
+    references: Sequence[torch.Tensor | None],
+    floors: Floors,
+) -> list[Parity]:
+    return [
+        compare_output(index, output, reference, floors.snr_db)
+        for index, (output, reference) in enumerate(zip(outputs, references, strict=True))
+        if output is not None and reference is not None
+    ]
+
+
+def _judge_steps(steps: Sequence[_CheckedStep], precision: str, floors: Floors) -> list[Verdict]:
+    lowering, good = {}, {}
+    for step in steps:
+        parities, lowered, cost = step.compare(floors)
+        costs = {parity.index: parity.snr_db for parity in cost}
+        lowering[step.number] = judge_lowering(lowered, precision, costs)
+        good[step.number] = judge_precision(parities, floors)
+    return [worst_step(lowering), worst_step(good)]
+
+
+def _with_hint(verdict: Verdict, hint: str) -> Verdict:
+    if not hint:
+        return verdict
+    return verdict.model_copy(update={"reason": f"{verdict.reason}: {hint}"})
+
+
+_ALIKE_DB = 40.0
+"""Two runs of which one has another state are nearer to each other only by chance."""
+
+
+def explain_state(
+    method: ExportMethod,
+    references: EagerSteps,
+    steps: Sequence[_CheckedStep],
+    carried: Collection[str],
+) -> str:
+    """Says which part of the state a program lacks or does not carry on; empty where that is not it.
+
+    Args:
+        method: The method as it was lowered.
+        references: What the float32 model gives, inference by inference.
+        steps: What the program gave, from the first inference.
+        carried: Paths of the buffers that the program changes and keeps.
+    """
+    first = steps[0]
+    lost = [path for path in references.changed if path not in carried]
+    if lost and _is_near(first.outputs, first.references):
+        names = ", ".join(map(repr, lost))
+        return (
+            f"calls change {names}, which the program does not carry from one inference to the "
+            "next; make it a buffer (register_buffer) that forward changes in place"
+        )
+    apart = run_apart(method, len(steps))
+    if all(_is_near(*pair) for pair in zip((step.outputs for step in steps), apart, strict=True)):
+        names = ", ".join(map(repr, references.changed))
+        return f"every inference starts anew: the program does not carry {names} to the next"
+    for name in references.changed:
+        if _starts_at_zero(method, name, references, steps):
+            return (
+                f"the program lacks the initial state of buffer {name!r}, which starts at zero; "
+                "export it again, or give the first state as an input"
+            )
+    return ""
+
+
+def _starts_at_zero(
+    method: ExportMethod, name: str, references: EagerSteps, steps: Sequence[_CheckedStep]
+) -> bool:
+    """Whether the program gives what the model gives whose buffer `name` starts at zero."""
+    buffer = dict(method.module.named_buffers()).get(name)
+    if buffer is None or not buffer.any():
+        return False
+    with unchanged_buffers(method.module):
+        buffer.zero_()
+        zeroed = follow_steps(method, references)
+    return all(_is_near(step.outputs, zeroed.of(step.number)) for step in steps)
+
+
+def _is_near(
+    outputs: Sequence[torch.Tensor | None], references: Sequence[torch.Tensor | None]
+) -> bool:
+    return all(
+        compare_output(index, output, reference).is_within(_ALIKE_DB)
+        for index, (output, reference) in enumerate(zip(outputs, references, strict=True))
+        if output is not None and reference is not None
+    )
 
 
 def compare_output(
@@ -116,19 +269,6 @@ def compare_output(
     )
 
 
-def _checked(parity: Parity, lowered: Parity, cost: Parity) -> CheckedOutput:
-    return CheckedOutput(
-        index=parity.index,
-        snr_db=_finite(parity.snr_db),
-        max_abs_error=parity.max_abs,
-        cosine=parity.cosine,
-        top1_agreement=parity.top1,
-        snr_db_converted=_finite(lowered.snr_db),
-        snr_db_precision=_finite(cost.snr_db),
-        degenerate=parity.degenerate,
-    )
-
-
 def _finite(ratio_db: float | None) -> float | None:
     """JSON has no number for infinity."""
     return None if ratio_db is None else max(ratio_db, NO_LIKENESS_DB)
@@ -141,43 +281,60 @@ _MISSING_OPERATOR = re.compile(r"Missing operator: \[\d+\] ([\w:.]+)")
 def execute(
     program: Path, external_data: Path | None, method: str, inputs: Sequence[Any]
 ) -> list[torch.Tensor]:
-    """Returns the output tensors of one execution; a None among the outputs is left out.
+    """Returns the output tensors of one inference; raises as `execute_steps` does."""
+    return execute_steps(program, external_data, method, [inputs])[0]
 
-    Raises ExportError when the runtime refuses the program or crashes.
+
+def execute_steps(
+    program: Path, external_data: Path | None, method: str, steps: Sequence[Sequence[Any]]
+) -> list[list[torch.Tensor]]:
+    """Returns the output tensors of inferences in a row, each with its own flat inputs.
+
+    They begin with the program's initial state. A None among the outputs is left out. Raises
+    ExportError when the runtime refuses the program or crashes.
     """
+    count = len(steps)
     with scratch_folder("check") as folder:
-        request = make_request(program, external_data, method, inputs, folder)
+        request = make_request(program, external_data, method, steps, folder)
         _run(program, method, runner_arguments(request))
-        return [read() for read in find_outputs(request)]
+        return [[read() for read in find_outputs(request, step)] for step in range(1, count + 1)]
 
 
 def make_request(
-    program: Path, external_data: Path | None, method: str, inputs: Sequence[Any], folder: Path
+    program: Path,
+    external_data: Path | None,
+    method: str,
+    steps: Sequence[Sequence[Any]],
+    folder: Path,
 ) -> RunnerRequest:
-    """Writes the tensors of flat `inputs` into `folder`, and asks for one inference that keeps its outputs."""
-    input_tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    files = [folder / f"input_{index}.bin" for index in range(len(input_tensors))]
-    for file, value in zip(files, input_tensors, strict=True):
-        file.write_bytes(tensors.raw_bytes(value))
+    """Writes flat inputs of inferences in a row into `folder`, and asks for the outputs of all."""
+    input_steps = [[value for value in step if isinstance(value, torch.Tensor)] for step in steps]
+    files = [folder / f"input_{index}.bin" for index in range(len(input_steps[0]))]
+    for file, values in zip(files, zip(*input_steps, strict=True), strict=True):
+        file.write_bytes(b"".join(map(tensors.raw_bytes, values)))
     return RunnerRequest(
         model=program,
         data=external_data,
         method=method,
         inputs=tuple(files),
-        shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in input_tensors),
-        iterations=1,
+        shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in input_steps[0]),
+        iterations=max(1, len(steps) - 1),
         outputs=folder / "outputs",
+        output_steps=len(steps),
+        step_inputs=bool(files) and len(steps) > 1,
         result=folder / "result.json",
     )
 
 
-def find_outputs(request: RunnerRequest) -> list[Callable[[], torch.Tensor]]:
-    """Returns what reads each output tensor of a launch that ended well, in its logical shape."""
+def find_outputs(request: RunnerRequest, step: int = 1) -> list[Callable[[], torch.Tensor]]:
+    """Returns what reads each output tensor of an inference, of a launch that ended well."""
     described = ask_host_runner(["--describe", "--model", request.model])
     methods = {method["name"]: method for method in parse_json(described.stdout)["methods"]}
     outputs = methods[request.method]["outputs"]
     orders = [output["dim_order"] for output in outputs if output["kind"] == "tensor"]
-    entries = read_json(request.result, way_out="export again")["outputs"]
+    result = read_json(request.result, way_out="export again")
+    later = (entry for entry in result["further_outputs"] if entry["step"] == step)
+    entries = result["outputs"] if step == 1 else list(later)
     folder = request.result.parent
     records = [record for record in entries if record["dtype"] != "none"]
     return [

@@ -33,6 +33,7 @@ from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
 from etprof.export.quality.text_quality import TextReader, load_text
+from etprof.export.state import run_steps
 from etprof.model_registry.eager_model import ExportMethod
 from etprof.model_registry.registry import find_model
 from etprof.run.delegation import DelegationReport
@@ -43,6 +44,7 @@ from etprof.run.program import (
     ExportManifest,
     MethodFiles,
     ModelCode,
+    StepFiles,
     TensorFile,
 )
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from etprof.export.lowering import LoweredProgram, QuantizationReport
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
+    from etprof.export.state import EagerSteps
     from etprof.run.accuracy import TextQuality
     from etprof.run.program import ScopeCatch
 
@@ -93,7 +96,7 @@ class ExportSession:
             with self.clock.stage("make program"):
                 program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
             references = {
-                name: _with_dtypes(values, lowering.output_dtypes(traced[name]))
+                name: _with_dtypes(values.of(1), lowering.output_dtypes(traced[name]))
                 for name, values in prepared.references.items()
             }
             files = self.files
@@ -178,21 +181,24 @@ class ExportSession:
 
 def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
     """Returns the method in float32, in place, with inputs that are rounded to `dtype`."""
-    inputs, kwarg_inputs = tensors.cast_floating((method.inputs, dict(method.kwarg_inputs)), dtype)
-    return lowering.cast_method(ExportMethod(method.module, inputs, kwarg_inputs), torch.float32)
+    inputs, kwarg_inputs, calibration = tensors.cast_floating(
+        (method.inputs, dict(method.kwarg_inputs), list(method.calibration)), dtype
+    )
+    rounded = ExportMethod(method.module, inputs, kwarg_inputs, calibration=calibration)
+    return lowering.cast_method(rounded, torch.float32)
 
 
-def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
-    """Runs the eager model in float32 on inputs rounded to `dtype`."""
+def run_reference(method: ExportMethod, dtype: torch.dtype) -> EagerSteps:
+    """Runs the eager model in float32 on inputs rounded to `dtype`, from its initial state."""
     try:
-        outputs = lowering.run_eager(in_float32(method, dtype))
+        steps = run_steps(in_float32(method, dtype))
     # As above.
     except Exception as error:
         cause = f"{first_line(error)}{lowering.blamed_line(error)}"
         raise ExportError(f"the model fails on its own example inputs: {cause}") from error
-    for index, value in enumerate(outputs):
+    for index, value in enumerate(steps.of(1)):
         _check_reference(index, value)
-    return outputs
+    return steps
 
 
 def _check_reference(index: int, value: object) -> None:
@@ -208,7 +214,7 @@ class PreparedMethods:
     """The methods as they go into the program, and what their outputs should be."""
 
     methods: Mapping[str, ExportMethod]
-    references: Mapping[str, list[Any]]
+    references: Mapping[str, EagerSteps]
     """Outputs of the eager model in float32, for inputs as precise as the program's."""
     quantization: Mapping[str, QuantizationReport]
     shared_buffers: Collection[str] = ()
@@ -227,10 +233,15 @@ class ExportOutput:
     lowered: LoweredProgram
     program: upstream.ExecutorchProgramManager
     references: dict[str, list[Any]]
-    """In the element types, and once checked in the dimension order, of the program's outputs."""
+    """Of the first inference, in the element types, and once checked in the dimension order, of the
+    program's outputs."""
     checks: dict[str, ExportCheck] = field(default_factory=dict)
     converted: dict[str, list[Any]] = field(default_factory=dict)
     """Outputs of the converted eager models, stored alike."""
+    converted_steps: dict[str, EagerSteps] = field(default_factory=dict)
+    """What those gave, and were given, inference by inference."""
+    steps: dict[str, list[tuple[list[Any], list[Any]]]] = field(default_factory=dict)
+    """Both of the inferences after the first, of methods with state."""
 
     def __post_init__(self) -> None:
         """Takes what was asked for from the session."""
@@ -299,11 +310,34 @@ class ExportOutput:
                 inputs=_write_values(inputs, data, f"{prefix}input"),
                 references=_write_values(self.references[name], data, f"{prefix}reference"),
                 converted=_write_values(self.converted[name], data, f"{prefix}converted"),
+                state=self.prepared.references[name].changed,
+                step_inputs=self._write_step_inputs(name, data, f"{prefix}input"),
+                steps=tuple(
+                    StepFiles(
+                        step=step,
+                        references=_write_values(exact, data, f"{prefix}reference_step_{step}"),
+                        converted=_write_values(cast, data, f"{prefix}converted_step_{step}"),
+                    )
+                    for step, (exact, cast) in enumerate(self.steps[name], 2)
+                ),
                 check=self.checks[name],
                 widened=self.lowered.widened.get(name, {}),
                 clamped=self.lowered.clamped.get(name, {}),
             )
         return written
+
+    def _write_step_inputs(self, name: str, data: Path, prefix: str) -> tuple[TensorFile, ...]:
+        """Writes the inputs of all inferences in a row, of a method with state: a file a tensor."""
+        steps = self.converted_steps[name].inputs
+        if not self.steps[name]:
+            return ()
+        written = []
+        for index, values in enumerate(zip(*steps, strict=True)):
+            if isinstance(values[0], torch.Tensor):
+                path = data / f"{prefix}_{index}_steps.bin"
+                path.write_bytes(b"".join(map(tensors.raw_bytes, values)))
+                written.append(_describe_file(index, values[0], path))
+        return tuple(written)
 
     def _read_text(self) -> TextQuality | None:
         """Returns what a language model's program makes of a text, and which layers ruin it."""
@@ -377,16 +411,23 @@ class ExportOutput:
                 self.prepared.references[name],
                 precision=self.request.precision,
                 floors=self.request.floors(),
-            )
-            self.references[name] = _stored_like(self.references[name], checked.outputs)
-            self.converted[name] = _stored_like(
-                _with_dtypes(
-                    checked.converted,
-                    [getattr(output, "dtype", None) for output in checked.outputs],
-                ),
-                checked.outputs,
+                carried=lowering.carried_buffers(self.lowered.edge, name),
             )
             self.checks[name] = checked.check
+            exact, converted = self.prepared.references[name], checked.converted
+            self.converted_steps[name] = converted
+            later = range(2, exact.count + 1) if exact.changed else ()
+            first, *rest = (
+                (
+                    _stored_like(_with_dtypes_of(exact.of(step), checked.outputs), checked.outputs),
+                    _stored_like(
+                        _with_dtypes_of(converted.of(step), checked.outputs), checked.outputs
+                    ),
+                )
+                for step in (1, *later)
+            )
+            self.references[name], self.converted[name] = first
+            self.steps[name] = rest
 
     def _write_report(self) -> None:
         pte, ptd = self._staged(self.files.pte), self._external_data()
@@ -424,6 +465,10 @@ def _with_dtypes(values: Sequence[Any], dtypes: Sequence[torch.dtype | None]) ->
     ]
 
 
+def _with_dtypes_of(values: Sequence[Any], outputs: Sequence[object]) -> list[Any]:
+    return _with_dtypes(values, [getattr(output, "dtype", None) for output in outputs])
+
+
 def _stored_like(values: Sequence[Any], outputs: Sequence[object]) -> list[Any]:
     return [tensors.stored_like(*pair) for pair in zip(values, outputs, strict=True)]
 
@@ -440,6 +485,10 @@ def _write_value(index: int, value: object, path: Path) -> TensorFile:
     if not isinstance(value, torch.Tensor):
         return TensorFile(index=index, dtype=type(value).__name__, value=value)
     path.write_bytes(tensors.raw_bytes(value))
+    return _describe_file(index, value, path)
+
+
+def _describe_file(index: int, value: torch.Tensor, path: Path) -> TensorFile:
     written = identify(path, f"{path.parent.name}/{path.name}")
     return TensorFile(
         index=index,

@@ -104,12 +104,26 @@ class Launcher:
             return replace(request, instruction_counts=files.file("_instructions.json"))
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
-            return replace(request, generation=None, outputs=outputs)
+            return self._of_steps(replace(request, generation=None, outputs=outputs), experiment)
         # One of the launches that split writes what it computed; generations leave tokens.
         output_folder = None if launch.block or request.generation else outputs
         clock = files.file(f"{suffix}_clock.json") if self._has_clock(experiment) else None
         etdump = files.file(f"{suffix}.etdump")
         return replace(request, etdump=etdump, kernel_trace=clock, outputs=output_folder)
+
+    def _of_steps(self, request: RunnerRequest, experiment: Experiment) -> RunnerRequest:
+        """Returns a launch of all inferences in a row that the export has outputs of."""
+        program = self._program_of(experiment)
+        if program.steps == 1:
+            return request
+        return replace(
+            request,
+            iterations=program.steps - 1,
+            warmup=0,
+            inputs=program.inputs_of_steps or request.inputs,
+            step_inputs=bool(program.inputs_of_steps),
+            output_steps=program.steps,
+        )
 
     def _of_tokens(
         self, request: RunnerRequest, experiment: Experiment, *, is_prefill: bool

@@ -22,6 +22,7 @@ from etprof.export import lowering, model_loading, operators, runtime_check, ten
 from etprof.export.changes.rewriting import plan_rewriting
 from etprof.export.session import SEED, ExportSession, in_float32
 from etprof.export.stages import StageClock
+from etprof.export.state import unchanged_buffers
 from etprof.numerics import taps
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def launch(programs: TappedPrograms, target: Target, mode: str, folder: Path) ->
         launch_folder.mkdir(parents=True)
         data = external if number == 0 and external.is_file() else None
         request = runtime_check.make_request(
-            path, data, programs.method, programs.inputs, launch_folder
+            path, data, programs.method, [programs.inputs], launch_folder
         )
         target.run(replace(request, sme=mode))
         outputs = runtime_check.find_outputs(request)
@@ -372,8 +373,7 @@ class _GraphWalk(torch.fx.Interpreter):
 def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], observe: Observer) -> None:
     """Runs `program` on flat inputs; buffers that it changes are as before afterwards."""
     module = program.module(check_guards=False)
-    names = lowering.buffer_names(module)
-    with torch.no_grad(), lowering.unchanged_buffers(module, names):
+    with unchanged_buffers(module):
         _GraphWalk(module, observe).run(*inputs, enable_io_processing=False)
 
 

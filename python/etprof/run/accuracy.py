@@ -59,6 +59,8 @@ class Verdict(Record):
     where: Name = AT_EXPORT
     """The export, or the experiment whose outputs these are."""
     output: Count | None = None
+    step: Count | None = None
+    """Which of several inferences in a row; None where there was one."""
     snr_db: float | None = None
     """None without any error."""
     least_snr_db: float | None = None
@@ -205,18 +207,34 @@ def _worst(
     if not rows:
         return unknown(question, "there is no output to compare", where)
     judged = [_judge(question, where, *row) for row in rows]
-    order = {"failed": 0, "passed": 1, "unknown": 2}
-
-    def rank(verdict: Verdict) -> tuple[int, float]:
-        ratio = float("inf") if verdict.snr_db is None else verdict.snr_db
-        return order[verdict.answer], ratio
-
-    first = min(judged, key=rank)
+    first = min(judged, key=_rank)
     unjudged = [
         verdict for verdict in judged if verdict.answer == "unknown" and verdict is not first
     ]
     reasons = "; ".join(filter(None, [first.reason, *(verdict.reason for verdict in unjudged)]))
     return first.model_copy(update={"reason": reasons})
+
+
+def _rank(verdict: Verdict) -> tuple[int, float]:
+    """Orders verdicts: what decides comes first."""
+    ratio = float("inf") if verdict.snr_db is None else verdict.snr_db
+    return ("failed", "passed", "unknown").index(verdict.answer), ratio
+
+
+def worst_step(verdicts: Mapping[int, Verdict]) -> Verdict:
+    """Returns the verdict that decides of those on several inferences in a row, by their number.
+
+    Where there are several and one is wrong, its reason says which is the first.
+    """
+    failed = [step for step, verdict in verdicts.items() if verdict.answer == "failed"]
+    step = min(failed) if failed else min(verdicts, key=lambda step: _rank(verdicts[step]))
+    verdict = verdicts[step]
+    if len(verdicts) == 1:
+        return verdict
+    reason = (
+        f"at inference {step} of {len(verdicts)}, {verdict.reason}" if failed else verdict.reason
+    )
+    return verdict.model_copy(update={"step": step, "reason": reason})
 
 
 def _judge(

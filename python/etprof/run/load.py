@@ -31,9 +31,9 @@ from etprof.run.directory import (
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
-from etprof.run.program import ExportManifest, LoadedProgram
+from etprof.run.program import ExpectedStep, ExportManifest, LoadedProgram
 from etprof.run.runner_result import read_result
-from etprof.run.tensors import load_tensor
+from etprof.run.tensors import load_outputs, load_tensor
 
 if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump, LongETDump
@@ -64,8 +64,8 @@ class LoadedLaunches:
     metrics: ExperimentMetrics | None = None
     result: RunnerResult | None = None
     """Of the launch that wrote the ETDump; without one, of one that computed or timed."""
-    outputs: Mapping[int, StoredTensor] = field(default_factory=dict)
-    """By their number, of whichever launch wrote them."""
+    steps: Mapping[int, Mapping[int, StoredTensor]] = field(default_factory=dict)
+    """Outputs by inference, the first of the process is 1, and number, of whichever launch kept them."""
     kernels: KernelTrace | None = None
     """Of any launch of the same program, inputs, method, SME mode, threads and build of the runner."""
     prefill: KernelTrace | None = None
@@ -76,6 +76,16 @@ class LoadedLaunches:
     """What was there and could not be read, or is not the experiment's own."""
     damage: InputFileError | None = None
     """Why none of its ETDumps could be read; one of the problems."""
+
+    @property
+    def output_step(self) -> int:
+        """Which inference `outputs` are of."""
+        return min(self.steps, default=1)
+
+    @property
+    def outputs(self) -> Mapping[int, StoredTensor]:
+        """Of the earliest inference that was kept, by their number."""
+        return self.steps.get(self.output_step, {})
 
     @property
     def sme(self) -> str | None:
@@ -413,16 +423,12 @@ class _RunReader:
         if result is None and computed is None and metrics and metrics.blocks:
             first = files.file(f"_b{metrics.blocks[0].block:02d}_result.json")
             result = self._read_result(first, problems)
-        folder = files.file("_outputs")
-        outputs = {
-            output.index: load_tensor(path, output.dtype, output.shape)
-            for output in (computed.outputs if computed else ())
-            if (path := folder / f"output_{output.index}.bin").is_file()
-        }
-        problems += [output.problem for output in outputs.values() if output.problem is not None]
-        launches = LoadedLaunches(
-            name, self._program_of(name), metrics, result or computed, outputs
-        )
+        steps = load_outputs(files.file("_outputs"), computed)
+        problems += [
+            file.problem for step in steps.values() for file in step.values() if file.problem
+        ]
+        program = self._program_of(name)
+        launches = LoadedLaunches(name, program, metrics, result or computed, steps)
         kernels = self._find_trace(launches, files.file("_kernels.json"), problems)
         prefill, instructions = (
             files.file(f"_{kind}.json") for kind in ("prefill_kernels", "instructions")
@@ -530,15 +536,17 @@ def _load_programs(
     )
     for name, measured_program in measured.items():
         report = _try_read(partial(find_method_report, run, manifest, name), problems)
-        export = run / name_of_program(EXPORT_MANIFEST, name)
-        load_manifest = partial(read_export, export)
-        exported = _try_read(load_manifest, problems) if export.is_file() else None
+        file = run / name_of_program(EXPORT_MANIFEST, name)
+        exported = _try_read(partial(read_export, file), problems) if file.is_file() else None
         program = LoadedProgram(name, measured_program, report, exported)
-        method = program.method
         yield replace(
             program,
-            references=_load_expected(program, method.references if method else ()),
-            converted=_load_expected(program, method.converted if method else ()),
+            steps={
+                step.step: ExpectedStep(
+                    *(_load_expected(program, files) for files in (step.references, step.converted))
+                )
+                for step in (program.method.every_step if program.method else ())
+            },
         )
 
 

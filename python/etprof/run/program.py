@@ -45,6 +45,8 @@ class CheckedOutput(Record):
     """One output of the program against the float32 eager model's."""
 
     index: Count
+    step: Count = 1
+    """Which inference in a row; those after the first stand here where they differ from it."""
     snr_db: float | None = None
     """10 log10 of signal power over error power; None when there is no error at all."""
     max_abs_error: float = 0.0
@@ -84,6 +86,15 @@ class ExportCheck(Record):
     bundle: BundleCheck | None = None
 
 
+class StepFiles(Record):
+    """Reference outputs of a later inference in a row, of a method with state."""
+
+    step: Count
+    """The first inference is 1, and stands in the method's own files."""
+    references: tuple[TensorFile, ...] = ()
+    converted: tuple[TensorFile, ...] = ()
+
+
 class MethodFiles(Record):
     """Example inputs and reference outputs of one method."""
 
@@ -92,11 +103,23 @@ class MethodFiles(Record):
     """Outputs of the float32 model."""
     converted: tuple[TensorFile, ...] = ()
     """Outputs of the eager model as it was lowered: cast or quantised."""
+    state: tuple[Name, ...] = ()
+    """Buffers and attributes that calls change and outputs depend on."""
+    steps: tuple[StepFiles, ...] = ()
+    """Inferences after the first, where the method has state."""
+    step_inputs: tuple[TensorFile, ...] = ()
+    """What it is given in all of them: a file a tensor, with the values of one after the other."""
     check: ExportCheck | None = None
     widened: Named[Count] = Field(default_factory=dict)
     """Operators that compute in float32 where ExecuTorch sums halves in a half, by kind."""
     clamped: Named[Count] = Field(default_factory=dict)
     """Operators that wrote a constant which 16 bits do not hold, now the largest they do, by kind."""
+
+    @property
+    def every_step(self) -> tuple[StepFiles, ...]:
+        """Reference outputs by inference, the first too."""
+        first = StepFiles(step=1, references=self.references, converted=self.converted)
+        return (first, *self.steps)
 
 
 class ModelCode(Record):
@@ -218,6 +241,10 @@ class Program:
     """Of the example inputs, such as `1x3x224x224`; a method with dynamic shapes takes others too."""
     references: tuple[Path, ...] = ()
     method: str = "forward"
+    steps: int = 1
+    """Inferences in a row that the export has reference outputs of; more than one with state."""
+    inputs_of_steps: tuple[Path, ...] = ()
+    """Inputs of those; none where each gets the same."""
     further: Mapping[str, Program] = dataclasses.field(default_factory=dict)
     """Further programs, with launches interleaved with this one's, by the experiments' names."""
 
@@ -225,6 +252,16 @@ class Program:
     def every(self) -> dict[str, Program]:
         """All that is measured, by the experiments' names for it; this one first, without a name."""
         return {"": self, **self.further}
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedStep:
+    """What an inference should give, by the number of the output."""
+
+    references: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
+    """Of the float32 model."""
+    converted: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
+    """Of the eager model as it was lowered: cast or quantised."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,10 +274,23 @@ class LoadedProgram:
     report: MethodReport | None = None
     """Of the measured method."""
     exported: ExportManifest | None = None
-    references: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
-    """The eager model's outputs for the inputs that were measured, as the export wrote them."""
-    converted: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
-    """The same of the eager model as it was lowered: cast or quantised."""
+    steps: Mapping[int, ExpectedStep] = dataclasses.field(default_factory=dict)
+    """What the eager model gives for the inputs that were measured, as the export wrote it, by
+    inference; the first is 1, and stands for all of a program without state."""
+
+    @property
+    def references(self) -> Mapping[int, StoredTensor]:
+        """Of the first inference, by the number of the output."""
+        return self.expect(1).references
+
+    @property
+    def has_state(self) -> bool:
+        """Whether inferences differ though their inputs are the same, as far as the export says."""
+        return self.method is not None and bool(self.method.steps)
+
+    def expect(self, step: int) -> ExpectedStep:
+        """Returns what an inference should give; nothing where nobody says."""
+        return self.steps.get(step if self.has_state else 1, ExpectedStep())
 
     @property
     def model(self) -> MeasuredModel | None:
@@ -382,6 +432,8 @@ def describe_program(
         shapes=() if inputs else _shapes(files.inputs),
         references=() if inputs else _paths(model, files.references),
         method=method_name,
+        steps=1 if inputs else 1 + len(files.steps),
+        inputs_of_steps=() if inputs else _paths(model, files.step_inputs),
     )
 
 

@@ -186,6 +186,12 @@ class Tensor(Record):
     nonfinite_count: Count = 0
 
 
+class StepTensor(Tensor):
+    """An output of an inference after the first, in the order of execution."""
+
+    step: Annotated[int, Field(gt=1)]
+
+
 class Repetition(Record):
     """One generation; times in ns from its start, `token_latency_ns` from token to token."""
 
@@ -247,8 +253,28 @@ class RunnerResult(Record):
     memory: Memory
     inputs: list[Tensor]
     outputs: list[Tensor]
+    """Of one inference, the first where outputs are kept in files."""
+    output_step: Annotated[int, Field(gt=0)] | None = None
+    """Which one of the process that is; the first is 1."""
+    further_outputs: list[StepTensor] = Field(default_factory=list)
     sme: SmeState | None = None
     generation: GenerationResult | None = None
+
+    @property
+    def step(self) -> int:
+        """Which inference `outputs` are of; earlier runners kept the last one's."""
+        timed = len(self.latency_ns) * self.inferences_per_sample
+        return self.output_step or 1 + len(self.warmup_latency_ns) + timed
+
+    def output_files(self, folder: Path) -> dict[int, list[tuple[Tensor, Path]]]:
+        """Returns the outputs with their files in `folder`, by the inference that they are of."""
+        files: dict[int, list[tuple[Tensor, Path]]] = {
+            self.step: [(output, folder / f"output_{output.index}.bin") for output in self.outputs]
+        }
+        for output in self.further_outputs:
+            file = folder / f"output_{output.index}_step_{output.step}.bin"
+            files.setdefault(output.step, []).append((output, file))
+        return files
 
 
 def read_result(path: Path) -> RunnerResult:

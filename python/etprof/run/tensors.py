@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from etprof.run.runner_result import RunnerResult
+
 MOST_TENSOR_BYTES: Final = 2**32
 """Of an output: 100 times the scores of a language model for a prompt of 1000 tokens."""
 _WAY_OUT: Final = "run the model again"
@@ -79,3 +81,16 @@ def load_tensor(path: Path | str, dtype: str, shape: Sequence[int] | None) -> St
     if len(data) % element.itemsize or expected not in (None, len(data)):
         problem = f"{path} has {len(data)} bytes, not those of a whole {dtype}; {_WAY_OUT}"
     return StoredTensor(str(path), dtype, dimensions, data, problem)
+
+
+def load_outputs(folder: Path, result: RunnerResult | None) -> dict[int, dict[int, StoredTensor]]:
+    """Reads the outputs that a launch left in `folder`: by inference, and by their number."""
+    steps = {
+        step: {
+            output.index: load_tensor(file, output.dtype, output.shape)
+            for output, file in files
+            if file.is_file()
+        }
+        for step, files in (result.output_files(folder) if result else {}).items()
+    }
+    return {step: outputs for step, outputs in steps.items() if outputs}

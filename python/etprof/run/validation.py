@@ -32,7 +32,7 @@ from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.load import Run, read_export
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, resume_hint
 from etprof.run.runner_result import RunnerResult, read_result
-from etprof.run.tensors import load_tensor
+from etprof.run.tensors import load_outputs
 from etprof.statistics.noise import LEAST_BLOCKS, launch_noise
 from etprof.statistics.warmup import is_settled
 
@@ -227,10 +227,9 @@ def _check_file(
 def _read_outputs(run: Path, name: str, result: RunnerResult) -> None:
     stem = name.removesuffix("_result.json").removesuffix("_outputs")
     folder = run / f"{stem}_outputs"
-    for output in result.outputs:
-        path = folder / f"output_{output.index}.bin"
-        if path.is_file():
-            load_tensor(path, output.dtype, output.shape).values()
+    for outputs in load_outputs(folder, result).values():
+        for output in outputs.values():
+            output.values()
 
 
 def _check_times(name: str, blocks: list[list[int]]) -> Iterator[ValidationFinding]:

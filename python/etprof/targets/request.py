@@ -48,6 +48,10 @@ class RunnerRequest:
     instruction_counts: Path | None = None
     """Where to leave how many instructions operators take, on a target that can count them."""
     outputs: Path | None = None
+    output_steps: int = 1
+    """Inferences, from the first, whose outputs are kept there; state makes each another."""
+    step_inputs: bool = False
+    """Whether each file of `inputs` holds the values of all those inferences in a row."""
     timeout_s: float = 3600.0
     runner: Path | None = None
     """None: the target's own runner."""
@@ -100,10 +104,15 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("etdump", request.etdump),
         ("kernel-trace", request.kernel_trace),
         ("outputs", request.outputs),
+        ("output-steps", request.output_steps if request.output_steps > 1 else None),
         ("result", request.result),
     ]
     arguments = [f"--{name}={value}" for name, value in flags if value is not None]
-    switches = {"warmup-steady": request.warmup_steady, "cold-inputs": request.cold_inputs}
+    switches = {
+        "warmup-steady": request.warmup_steady,
+        "cold-inputs": request.cold_inputs,
+        "step-inputs": request.step_inputs,
+    }
     arguments += [f"--{name}" for name, is_on in switches.items() if is_on]
     return [*arguments, *request.extra_arguments]
 

@@ -24,8 +24,9 @@ from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.text import clean
 from etprof.base.units import format_value
-from etprof.export import lowering, tensors
+from etprof.export import tensors
 from etprof.export.quality import reading
+from etprof.export.state import unchanged_buffers
 from etprof.run.accuracy import LayerLoss, TextQuality, judge_text
 from etprof.run.generation import parse_ids
 from etprof.run.tokenizer import encode_prompt
@@ -264,7 +265,7 @@ def _stepping(method: ExportMethod) -> Iterator[Scorer]:
         return reading.last_scores(tensors.flatten(module(*inputs))[0])
 
     threads = torch.get_num_threads()
-    with torch.no_grad(), lowering.unchanged_buffers(module, lowering.buffer_names(module)):
+    with unchanged_buffers(module):
         # Several wait for each other at every small operator.
         torch.set_num_threads(1)
         try:
