@@ -33,6 +33,7 @@ FILES: Final = (
     "CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "PKG-INFO", "README.md",
     "pyproject.toml",
 )  # fmt: skip
+PAGE: Final = re.compile(r"docs/[a-z_A-Z]+\.md")
 PRODUCT: Final = re.compile(r"\.(so|a|o|pyc|dylib|whl|gz)$|__pycache__|/etprof/(bin|source)/")
 LARGEST: Final = {".gz": 1_500_000, ".whl": 3_000_000}
 """Bytes of an archive, by the end of its name."""
@@ -50,7 +51,9 @@ def read_short_list() -> list[str]:
 def source_problems(names: Iterable[str], tracked: Iterable[str]) -> list[str]:
     """What is wrong with the files of a source archive; `tracked` are the repository's."""
     held = {name.partition("/")[2] for name in names}
-    needed = {name for name in tracked if name.split("/")[0] in FOLDERS} | set(FILES)
+    needed = {
+        name for name in tracked if name.split("/")[0] in FOLDERS or PAGE.fullmatch(name)
+    } | set(FILES)
     return [
         *(f"missing in the source archive: {name}" for name in sorted(needed - held)),
         *(f"no part of the source archive: {name}" for name in sorted(held - needed)),
@@ -71,6 +74,7 @@ def wheel_problems(names: Iterable[str], tracked: Iterable[str]) -> list[str]:
         for folder, place in places.items()
         if name.startswith(folder)
     } | {"etprof/bin/etprof-runner", "etprof/bin/etprof-runner-trace"}
+    needed |= {f"etprof/{name}" for name in tracked if PAGE.fullmatch(name)}
     readers = {name for name in held if re.fullmatch(r"etprof/_etdump\.[\w.-]+\.so", name)}
     sources = {name for name in held if name.startswith("etprof/source/")}
     wrong = [] if len(readers) == 1 else [f"{len(readers)} readers in the wheel, not 1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.base.atomic import replacing, write_bytes, write_json, write_text
+from etprof.base.errors import BuildError
 from etprof.run.directory import ANALYSIS_SUMMARY, safe_name
 from etprof.tables.operators import OPERATORS
 from etprof.views.documents import assessment_document
@@ -43,9 +44,10 @@ def write_documents(
 ) -> list[Path]:
     """Writes the report in every format of `formats` into `folder`; returns the files.
 
-    Raises UsageError, before anything is written, for a format whose package is not installed.
+    Raises BuildError, before anything is written, for a format whose package is not installed.
     """
-    check_formats(formats)
+    for name in formats:
+        load_format(name).check()
     written = []
     for name in formats:
         for path, content in _files(load_format(name), assessments, folder):
@@ -64,10 +66,22 @@ def write_content(path: Path, content: Content) -> None:
         write_json(path, content)
 
 
-def check_formats(formats: Sequence[str]) -> None:
-    """Raises UsageError for a format whose optional package is not installed."""
+def split_formats(formats: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the formats that can be written, and why each other one cannot.
+
+    Raises BuildError where none can: the optional package of each is not installed.
+    """
+    usable, problems = [], []
     for name in formats:
-        load_format(name).check()
+        try:
+            load_format(name).check()
+        except BuildError as error:
+            problems.append(f"{name} is left out: {error}")
+        else:
+            usable.append(name)
+    if not usable:
+        raise BuildError("; ".join(problems))
+    return usable, problems
 
 
 def _files(

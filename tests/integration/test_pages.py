@@ -51,6 +51,19 @@ class Net(nn.Module):
 '''
 
 
+STRANGER = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.words = nn.Conv2d(3, 8, 3), nn.Embedding(50, 8)
+
+    def forward(self, image, ids):
+        return self.conv(image).mean((2, 3)) + self.words(ids).mean(1)
+"""
+
+
 def block_with(page: str, sign: str) -> str:
     """The page's own file."""
     (found,) = [text for text in BLOCK.findall((ROOT / "docs" / page).read_text()) if sign in text]
@@ -79,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "path" / "to").mkdir(parents=True)
     (folder / "my_model.py").write_text(block_with("own_model.md", "class MyModel:") + NET)
     shutil.copy(folder / "my_model.py", folder / "path" / "to")
+    (folder / "net.py").write_text(STRANGER)
     (folder / "tiny_llama.yaml").write_text(block_with("llm.md", "# tiny_llama.yaml"))
     (folder / "tiny_llama.json").write_text(block_with("llm.md", '"n_kv_heads"'))
     generation = {"new_tokens": 4, "prompt_length": 8}

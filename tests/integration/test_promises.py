@@ -67,7 +67,7 @@ def test_the_outputs_table_says_which_mode_computes_something_else(world: World)
     """Promise 3: dB, top-1 and ok on the terminal, and the same in a mode that is wrong."""
     world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme1": b"\0\0\0\x40" + bytes(36)})
     done = world("profile", "m.pte", "--target", "emulator", "--full")
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == 6, done.stderr
     outputs = done.stdout[done.stdout.index("\nOutputs") :]
     names = ("emulator_sme2", "emulator_sme1")
     right, wrong = ([cell for cell in row(outputs, name) if cell] for name in names)
@@ -76,6 +76,41 @@ def test_the_outputs_table_says_which_mode_computes_something_else(world: World)
     assert ("100.0 %" in right, "yes" in right) == (True, True)
     assert ("0.0 %" in wrong, "no" in wrong) == (True, True)
     assert any(cell.endswith("dB") for cell in wrong)
+
+
+WRONG = b"\0\0\0\x40" + bytes(36)
+
+
+def test_wrong_outputs_end_in_6_wherever_they_are_measured(world: World) -> None:
+    """M3-1: the emulator, `analyze --full` and `validate` ended in 0 beside "WRONG OUTPUTS"."""
+    world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme2": WRONG})
+    words = ["profile", "m.pte", "--target", "emulator", "--out", "run"]
+    for command in (words, ["analyze", "run"], ["analyze", "run", "--full"], ["report", "run"]):
+        done = world(*command)
+        assert done.exit_code == 6, command
+        assert "the outputs are wrong: emulator_sme2 computes something else" in done.stderr
+    done = world("validate", "run")
+    assert (done.exit_code, done.stdout.partition("\n")[0]) == (
+        6,
+        "run: complete and unchanged, but the outputs are wrong",
+    )
+    # AND a run that was told to go on all the same is no error anywhere
+    assert world(*words[:-1], "allowed", "--allow-inaccurate").exit_code == 0
+    assert [world(name, "allowed").exit_code for name in ("analyze", "validate")] == [0, 0]
+
+
+def test_a_vector_length_that_is_wrong_is_set_aside(world: World) -> None:
+    """M3-1: the headline took the wrong pair, though 256 and 512 bits were right."""
+    lengths = ["profile", "m.pte", "--target", "emulator", "--sme-vector-bits", "128,512,256"]
+    world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme2_128": WRONG, "sme1_128": WRONG})
+    done = world(*lengths)
+    assert done.exit_code == 6
+    assert "emulator_sme2_512" in done.stdout.splitlines()[0]
+    assert "emulator_sme2_128 computes something else" in done.stderr
+    world.spec = RunSpec(capabilities=EMULATOR)
+    done = world(*lengths, "--out", "right")
+    assert done.exit_code == 0
+    assert "emulator_sme2_512" in done.stdout.splitlines()[0]
 
 
 def test_the_latency_table_has_what_was_measured(world: World) -> None:
@@ -283,6 +318,28 @@ def test_the_margin_of_the_config_decides_what_matters(
     (compared,) = json.loads(done.stdout)["comparisons"]
     assert [compared[side]["experiment"] for side in ("baseline", "candidate")] == ["a", "b"]
     assert (compared["latency"]["verdict"] == "slower") is verdict
+
+
+def test_declared_pairs_are_compared_as_they_are_and_all_named(world: World) -> None:
+    """M3-3: `compare RUN:t1 RUN:t2` was refused; of two pairs the short answer showed one."""
+    pairs = [{"baseline": "one", "candidate": name} for name in ("two", "fast")]
+    config = world.config(
+        {"name": "one", "sme": "off", "threads": [1]},
+        {"name": "two", "sme": "off", "threads": [2]},
+        {"name": "fast", "sme": "sme2", "threads": [1]},
+        measurement={"blocks": 6},
+        analysis={"compare_pairs": pairs},
+    )
+    done = world("run", config)
+    assert done.exit_code == 0, done.stderr
+    for name in ("two", "fast"):
+        (line,) = [text for text in done.stdout.splitlines() if f"one → {name}: " in text]
+        assert "×" in line
+    assert world("compare", "run:one", "run:two").exit_code == 0
+    assert world("compare", "run:two", "run:one").exit_code == 0
+    refused = world("compare", "run:two", "run:fast")
+    assert refused.exit_code == 2
+    assert "--allow threads" in refused.stderr
 
 
 def test_a_phone_profiles_to_the_end(world: World) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etprof.etrecord import graph
-from etprof.etrecord.expressions import (
+from etprof.model_registry.expressions import (
     FUNCTIONS,
     MAX_DEPTH,
     MAX_LENGTH,

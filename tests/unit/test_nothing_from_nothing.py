@@ -51,6 +51,18 @@ def test_history_commands_find_nothing_in_nothing(
         assert command("changes", "--metric", metric, "--fail") == 0
 
 
+def test_nothing_to_compare_has_a_code_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """M3-4: "No regression" and exit code 0, where no run had a baseline."""
+    path = str(tmp_path / "h.sqlite")
+    with open_store(path) as store:
+        NoisyHistory(store, 0.01, series=4, metrics=METRICS).add(1.0)
+    assert main(["history", "check", "--store", path, "--baseline", "window:7"]) == 9
+    told = capsys.readouterr().out
+    assert told.startswith("Nothing was compared: 4 runs without a baseline of window:7")
+
+
 def test_the_same_commands_find_something_in_something(tmp_path: Path) -> None:
     """Or the test above could not fail."""
     path = str(tmp_path / "h.sqlite")

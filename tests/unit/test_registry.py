@@ -127,18 +127,14 @@ BROKEN = {
     "no-class": (
         "",
         (
-            "{file} has 0 classes with get_eager_model and get_example_inputs, not one; "
-            "write a class whose get_eager_model() returns the torch.nn.Module, and whose "
-            "get_example_inputs() returns its inputs, such as (torch.randn(1, 3, 224, 224),): "
-            "docs/own_model.md shows one"
+            "{file} has 0 models, not one; name a torch.nn.Module, or a function that returns one, "
+            "with the shape of each input: `etprof profile {file}:Net --input 1x3x224x224`; "
+            "`etprof docs own_model` has more"
         ),
     ),
     "two-classes": (
         textwrap.dedent(MODEL) + "class Other(Tiny): pass",
-        (
-            "{file} has 2 classes with get_eager_model and get_example_inputs, not one; "
-            "give {file}:Tiny or {file}:Other"
-        ),
+        ("{file} has 2 models, not one; give {file}:Tiny or {file}:Other"),
     ),
     "constructor-fails": (
         textwrap.dedent(MODEL) + "    def __init__(self): raise ValueError('which size?')",
@@ -159,9 +155,9 @@ def test_a_class_named_in_a_file_is_checked(tmp_path: Path) -> None:
     file = write_model(tmp_path, "m", textwrap.dedent(MODEL) + "class Half: pass\nvalue = 3\n")
     for name, message in {
         "Absent": f"{file} has no class 'Absent'; give {file}:Tiny",
-        "Half": f"{file}: class 'Half' lacks get_eager_model and get_example_inputs; "
-        f"give {file}:Tiny",
-        "value": f"{file}: 3 is not a class",
+        "Half": f"{file}: class 'Half' is no torch.nn.Module and lacks get_eager_model and "
+        f"get_example_inputs; give {file}:Tiny",
+        "value": f"{file}: 3 is no torch.nn.Module, no class and no function; give {file}:Tiny",
     }.items():
         with pytest.raises(EtprofError) as caught:
             registry.load_model(f"{file}:{name}")

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from etprof import report_files
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
-from etprof.base.errors import InputFileError, UsageError
+from etprof.base.errors import BuildError, InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import seal
@@ -51,19 +51,26 @@ def test_default_is_html_and_markdown_in_the_run(
     assert "| Method::execute |  | 901 µs | 291 µs | −610 µs | – | 100.0 % | 100.0 % |" in text
 
 
-def test_a_missing_package_is_told_before_anything_is_written(
-    run: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_package_stops_its_format_alone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S7: half of the formats stood there when pyarrow was missed."""
+    """M3-2: of ten formats none was written, and the hint named a package that no index has."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    out = tmp_path / "out"
+    assert report(run, "--format", "html,csv,parquet,md", "--out", out) == 3
+    assert {path.suffix for path in out.iterdir()} == {".html", ".csv", ".md"}
+    told = capsys.readouterr().err
+    assert "parquet is left out: Parquet needs pyarrow" in told
+    assert "`pip install pyarrow`" in told
+    # AND where nothing else is asked for, nothing is written
     before = sorted(run.rglob("*"))
     for write in (
-        lambda: report(run, "--format", "html,csv,parquet,md"),
+        lambda: report(run, "--format", "parquet"),
         lambda: report_files.write_documents(
             [assess_run(analyze_run(LoadedRun.load(run)))], run, ("html", "parquet")
         ),
     ):
-        with pytest.raises(UsageError, match=r"Parquet needs pyarrow .*--format csv"):
+        with pytest.raises(BuildError, match=r"Parquet needs pyarrow .*--format csv"):
             write()
         assert sorted(run.rglob("*")) == before
 

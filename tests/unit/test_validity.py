@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from etprof.analysis.assessment import assess_run
 from etprof.analysis.compare.comparison import check_outputs
 from etprof.analysis.compare.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_run
-from etprof.analysis.validity import Validity, check_validity
+from etprof.analysis.validity import Validity, ValidityCheck, check_validity
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.load import Run
 from etprof.run.program import Program
+from etprof.tables.brief import brief_of
 from tests.manifests import edit_manifest
 from tests.world.sim_target import SimTarget
 from tests.world.spec import plain
@@ -97,6 +99,37 @@ def test_an_order_that_favours_one_side_is_seen(run: Path) -> None:
     edit_manifest(run, sort)
     assert state(run, "balanced order") == "failed"
     assert validity(run).badge == "questionable, not met: balanced order"
+
+
+def test_a_verdict_whose_validity_fails_says_one_thing(run: Path) -> None:
+    """M3-5: "faster, 295×" stood beside "not met: undisturbed"."""
+    assert "questionable" not in brief_text(run)
+
+    def disturb(document: dict[str, Any]) -> None:
+        for side in document["experiments"].values():
+            for block in side["blocks"]:
+                block["conditions"] = {**CALM, "involuntary_switches": 10_000_000}
+
+    change(run / "metrics.json", disturb)
+    assert state(run, "undisturbed") == "failed"
+    told = brief_text(run)
+    assert "questionable, speed-up" in told
+    assert ": other processes used the CPU during the run" in told
+    for word in ("faster", "slower", "no difference", "inconclusive", "not met"):
+        assert word not in told
+
+
+def brief_text(run: Path) -> str:
+    """The lines of the short answer about the verdict."""
+    return "\n".join(
+        line.text for line in brief_of(assess_run(analyze_run(Run.load(run)))).headlines
+    )
+
+
+def test_each_condition_that_fails_has_its_words(run: Path) -> None:
+    names = {check.name for check in validity(run).checks}
+    for name in names:
+        assert Validity((ValidityCheck(name, "failed", ""),)).objection
 
 
 def reorder(run: Path, firsts: str, *, failing: int = 0) -> None:

@@ -78,7 +78,7 @@ class SimTarget:
             write_bytes(request.etdump, etdump)
         if request.outputs is not None:
             default = bytes(range(OUTPUT_BYTES))
-            write_bytes(request.outputs / "output_0.bin", program.outputs.get(mode, default))
+            write_bytes(request.outputs / "output_0.bin", _output(program, mode, request, default))
         if request.kernel_trace is not None:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
         latencies = self._latencies(mode, number, iterations)
@@ -301,3 +301,9 @@ def _tensor(index: int, shape: list[int], folder: object) -> dict[str, object]:
     return {
         "index": index, "dtype": "float32", "shape": shape, "size_bytes": size_bytes, "path": path,
     }  # fmt: skip
+
+
+def _output(program: RunSpec, mode: str, request: RunnerRequest, default: bytes) -> bytes:
+    """What a launch computes in its mode, or in its mode at its vector length."""
+    of_length = f"{mode}_{request.sme_vector_bits}"
+    return program.outputs.get(of_length, program.outputs.get(mode, default))

@@ -115,7 +115,7 @@ class RunSpec:
     samples: int = 20
     """Iterations of a launch that is asked for seconds."""
     outputs: Mapping[str, bytes] = field(default_factory=dict)
-    """Bytes of the one output by mode, where they are not the usual ones."""
+    """Bytes of the one output by mode, or such as `sme2_128`, where they are not the usual ones."""
     programs: Mapping[str, RunSpec] = field(default_factory=dict)
     """Operators and outputs of further programs, by their files' names without ending."""
     seed: int = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from etprof.analysis.compare.pairs import compare_within
+from etprof.analysis.compare.pairs import compare_within, has_declared_pairs
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
 from etprof.analysis.output_check import OutputCheck, check_unsplit
@@ -44,7 +44,16 @@ class Assessment:
         by_mode = [c for c in self.comparisons if c.baseline.experiment.sme == "off"]
         of_interest = programs or by_mode
         with_sme2 = [c for c in of_interest if c.candidate.experiment.sme == "sme2"]
+        right = [c for c in with_sme2 if not c.wrong and c.outputs_agree]
+        # A vector length at which the outputs are wrong is set aside; of the others devices have the longest.
+        longest = max((_vector_bits(c) for c in right), default=0)
+        with_sme2 = [c for c in right if _vector_bits(c) == longest] or with_sme2
         return next(iter(with_sme2 or of_interest or list(self.comparisons)), None)
+
+    @property
+    def are_pairs_declared(self) -> bool:
+        """Whether the run's config names the pairs that are compared."""
+        return has_declared_pairs(self.run)
 
     @property
     def primary(self) -> ExperimentInsight:
@@ -76,6 +85,24 @@ class Assessment:
         eager = [check for checks in self.run.eager_checks.values() for check in checks]
         return (*between, *check_unsplit(self.run.loaded), *eager)
 
+    @cached_property
+    def wrong_outputs(self) -> tuple[str, ...]:
+        """What is wrong with the outputs, in words: beside eager's, and between modes of a program.
+
+        Empty where the measurement was told to go on all the same: then every page has a banner.
+        """
+        manifest = self.run.manifest
+        if manifest is not None and manifest.settings.allow_inaccurate:
+            return ()
+        of_modes = [c.outputs for c in self.comparisons if not c.is_of_two_programs]
+        between = [check for checks in of_modes for check in checks]
+        differing = [
+            f"{check.candidate} computes something else than {check.against}: {check}"
+            for check in (*between, *check_unsplit(self.run.loaded))
+            if not check.is_within
+        ]
+        return (*(verdict.text for verdict in self.run.wrong), *dict.fromkeys(differing))
+
     def findings_of(self, name: str) -> ExperimentFindings:
         """Returns what the rules say of one experiment."""
         return next(findings for findings in self.findings if findings.experiment == name)
@@ -89,6 +116,11 @@ class Assessment:
     def notes(self) -> tuple[str, ...]:
         """What is missing in this run, and what that costs."""
         return (*self.run.notes, *self.insight.notes)
+
+
+def _vector_bits(comparison: Comparison) -> int:
+    """The candidate's streaming vector length; 0 where nobody says."""
+    return comparison.candidate.experiment.loaded.svl_bits or 0
 
 
 def assess_run(run: RunAnalysis) -> Assessment:

@@ -36,6 +36,19 @@ _INSTRUMENTS: Final = frozenset({"trace", "symbol_check"})
 _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 
+_OBJECTIONS: Final = {
+    "balanced order": "one side came first more often",
+    "warm-up settled": "latencies had not settled after the warm-up",
+    "undisturbed": "other processes used the CPU during the run",
+    "fine clock": "an inference is too short for the clock",
+    "steady frequency": "the CPU's frequency changed",
+    "no throttling": "the device throttled",
+    "same build": "the runners were built differently",
+    "equal outputs": "the outputs differ",
+}
+"""What a condition that does not hold means, by its name."""
+
+
 @dataclass(frozen=True)
 class ValidityCheck:
     """One condition for believing a comparison."""
@@ -43,6 +56,13 @@ class ValidityCheck:
     name: str
     state: State
     detail: str
+    cause: str = ""
+    """What it means where it does not hold, if that is not the same whenever it fails."""
+
+    @property
+    def objection(self) -> str:
+        """What it means where it does not hold, as the end of a sentence."""
+        return self.cause or _OBJECTIONS[self.name]
 
 
 @dataclass(frozen=True)
@@ -55,6 +75,12 @@ class Validity:
     def is_valid(self) -> bool:
         """Whether every condition is known to hold."""
         return all(check.state == "passed" for check in self.checks)
+
+    @property
+    def objection(self) -> str:
+        """What is violated, as the end of a sentence; empty where nothing is known to be."""
+        failed = [check.objection for check in self.checks if check.state == "failed"]
+        return " and ".join(failed)
 
     @property
     def badge(self) -> str:
@@ -153,9 +179,9 @@ def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
         f"{_of_an_inference(recorded, 'minor_faults', 'new pages')}"
         f"{_of_an_inference(recorded, 'voluntary_switches', 'waits')}"
     )
-    return ValidityCheck(
-        name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail
-    )
+    is_shared = rate > _CALM_SWITCHES_PER_S
+    cause = "" if is_shared else "pages came from storage during the run"
+    return ValidityCheck(name, "failed" if is_shared or faults else "passed", detail, cause)
 
 
 def _of_an_inference(

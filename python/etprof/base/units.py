@@ -68,19 +68,33 @@ def count_of(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def format_ratio(ratio: float | None, half_width: float | None = None) -> str:
-    """Formats a speed-up, such as `3.86×`; with an interval as finely as half of it tells.
+    """Formats a speed-up, such as `3.86×`; with an interval to two digits of half its width.
 
-    >>> format_ratio(5.52, 0.61), format_ratio(5.52, 0.03), format_ratio(5.52, 2.0)
-    ('5.5×', '5.52×', '6×')
+    >>> format_ratio(5.52, 0.61), format_ratio(15.52, 0.61), format_ratio(15.52, 12.0)
+    ('5.52×', '15.5×', '16×')
     """
-    if ratio is None:
-        return MISSING
-    text = _significant(ratio)
-    if half_width:
-        decimals = max(0, -math.floor(math.log10(half_width)))
-        if decimals < len(text.partition(".")[2]):
-            text = f"{ratio:.{decimals}f}"
-    return f"{text}×"
+    return MISSING if ratio is None else f"{ratio:.{_ratio_decimals(ratio, half_width)}f}×"
+
+
+def format_ratio_ends(ratio: float | None, low: float, high: float) -> tuple[str, str]:
+    """Formats the ends of a speed-up's interval as finely as the speed-up between them.
+
+    Rounded apart, a speed-up of 1.552× would be 1.6×, above its upper end of 1.57×.
+
+    >>> format_ratio(1.5524, 0.1526), format_ratio_ends(1.5524, 1.2618, 1.5670)
+    ('1.55×', ('1.26×', '1.57×'))
+    """
+    middle = (low + high) / 2 if ratio is None else ratio
+    decimals = _ratio_decimals(middle, (high - low) / 2)
+    return f"{low:.{decimals}f}×", f"{high:.{decimals}f}×"
+
+
+def _ratio_decimals(ratio: float, half_width: float | None) -> int:
+    """Returns the decimals of a speed-up: those of three digits, or fewer where its interval is wide."""
+    decimals = len(_significant(ratio).partition(".")[2])
+    if not half_width or not math.isfinite(half_width):
+        return decimals
+    return min(decimals, max(0, 1 - math.floor(math.log10(half_width))))
 
 
 def format_rate(rate: float | None) -> str:

@@ -78,9 +78,7 @@ def _connect(address: str) -> Client:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise UsageError(
-            "a pool of several hosts needs Dask: `pip install 'etprof[cluster]'`"
-        ) from error
+        raise UsageError("a pool of several hosts needs Dask: `pip install distributed`") from error
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

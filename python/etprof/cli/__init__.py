@@ -53,6 +53,7 @@ COMMANDS: tuple[str, ...] = (
     "device",
     "emulator",
     "doctor",
+    "docs",
     "completion",
 )
 
@@ -72,13 +73,14 @@ first steps:
   etprof COMMAND --help       examples, defaults and units of each command
 
 exit codes:
-  0  done                                     5  the machine or device that measures failed
-  1  `validate`: something is missing;        6  the model cannot be exported
+  0  done                                     6  the model cannot be exported, or
+  1  `validate`: something is missing;           its outputs are wrong
      `history check`: a regression            7  a result cannot be written
   2  a flag, name or config cannot be used    8  the history's store cannot be used
-  3  a part of etprof is missing here         70   a defect of etprof, with a report
-  4  a file is missing or damaged             130  interrupted (Ctrl-C)
-                                              129, 143  the same by SIGHUP, SIGTERM
+  3  a part of etprof is missing here         9  `history check`: nothing was compared
+  4  a file is missing or damaged             70   a defect of etprof, with a report
+  5  the machine or device that measures      130  interrupted (Ctrl-C)
+     failed                                   129, 143  the same by SIGHUP, SIGTERM
                                               141  the reader of a pipe went away
 """
 _INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")

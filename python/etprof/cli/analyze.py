@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.text import command_line
 from etprof.cli.flags import CLOCK, FULL, add_flags, whole_number
-from etprof.cli.output import show, show_answer, show_json
+from etprof.cli.output import exit_code_of, show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         show_assessment(
             assessment, as_json=arguments.json, full=is_full, top=arguments.top, ends=ends
         )
-    return 0
+    return exit_code_of([assessment])
 
 
 def _load(source: Path, arguments: argparse.Namespace) -> Run:

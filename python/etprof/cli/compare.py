@@ -2,7 +2,8 @@
 
 BASELINE and CANDIDATE are run directories, one of their experiments (RUN_DIR:EXPERIMENT), or
 ETDumps. Speed-up is always baseline ÷ candidate. What was not measured alike is refused, and the
-message names the difference; --allow FIELD compares all the same.
+message names the difference; --allow FIELD compares all the same. A pair that the run's own config
+names is compared without it.
 
 Experiments of one run took turns, and their launches tell. Two separate runs differ by more than
 their launches do: repeat them and give all of the baseline, then all of the candidate after
@@ -86,12 +87,13 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
     """Loads both sides, refuses unlike ones and compares the rest."""
     from etprof.analysis.compare.comparability import refuse_unlike
     from etprof.analysis.compare.comparison import compare_sides
-    from etprof.analysis.compare.pairs import match_groups
+    from etprof.analysis.compare.pairs import is_declared, match_groups
 
     baseline, candidate = _groups(arguments)
     pairs = match_groups([_load(path) for path in baseline], [_load(path) for path in candidate])
     for baseline_side, candidate_side in pairs:
-        refuse_unlike(baseline_side, candidate_side, arguments.allow)
+        if not is_declared(baseline_side, candidate_side):
+            refuse_unlike(baseline_side, candidate_side, arguments.allow)
     return [
         compare_sides(
             baseline_side,

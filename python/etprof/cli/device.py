@@ -9,7 +9,7 @@
 
 Profiles: boost keeps the device awake on any charger and switches low-power mode and animations
 off; app keeps it awake on mains power only and animations on, as an app's users have it. Neither
-lifts a frequency cap nor chooses a governor: docs/android.md says what that means.
+lifts a frequency cap nor chooses a governor: `etprof docs android` says what that means.
 """
 
 from __future__ import annotations

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import command_line
-from etprof.cli.flags import ALLOW_INACCURATE, FULL, JSON, add_flags, decibels, name_list, share
+from etprof.cli.flags import (
+    ALLOW_INACCURATE,
+    FULL,
+    INPUT,
+    JSON,
+    add_flags,
+    decibels,
+    name_list,
+    share,
+)
 from etprof.cli.output import answer
 
 if TYPE_CHECKING:
@@ -34,7 +43,8 @@ EXAMPLES = """\
 examples:
   etprof export mobilenet_v3_small --dtype fp16
   etprof export toy_cnn --quantize int8 --explain
-  etprof export --model path/to/my_model.py:MyModel --outdir out
+  etprof export path/to/net.py:Net --input 1x3x224x224 --input int64:1x17
+  etprof export net.pt2 --dtype fp32 --outdir out
 """
 
 
@@ -46,9 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("name", str, "MODEL", "see `etprof models`", {"nargs": "?"}),
-        ("--model --model-name", str, "MODEL",
-         "the same as a flag; also path/to/file.py:ClassName"),
+        ("name", str, "MODEL", "see `etprof models`; also path/to/file.py:Net, or FILE.pt2",
+         {"nargs": "?"}),
+        ("--model --model-name", str, "MODEL", "the same as a flag"),
+        INPUT,
         ("--dtype --precision", str, "PRECISION",
          f"fp16 (default), {', '.join(p for p in PRECISION_WORDS if p != 'fp16')}"),
         ("--quantize", str, "SCHEME",
@@ -90,7 +101,7 @@ def _add_lowering(parser: argparse.ArgumentParser) -> None:
          {"default": ()}),
         ("--config-precisions", name_list, "LIST", "of fp32,static_quant,dynamic_quant; all",
          {"default": ()}),
-        ("--rewrite", name_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
+        ("--rewrite", name_list, "LIST", "apply these rewrites (see `etprof docs optimize`), or all",
          {"default": (), "dest": "rewrites"}),
         ("--scope", name_list, "LIST",
          "parts in another precision: 'encoder.*=fp32' for modules, type:add=fp32 for operators",
@@ -164,6 +175,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
                 **{
                     option.name: getattr(arguments, option.name) for option in fields(ExportOptions)
                 },
+                "example_inputs": tuple(arguments.example_inputs),
                 "scopes": (
                     *arguments.scopes,
                     *(f"{path}=fp32" for path in arguments.float_layers),
@@ -267,6 +279,8 @@ def _detail_lines(manifest: ExportManifest, report: DelegationReport) -> Iterato
     from etprof.tables.brief import AnswerLine
     from etprof.tables.export import quality_lines
 
+    if manifest.assumption:
+        yield AnswerLine(manifest.assumption, "yellow")
     yield from quality_lines(manifest.quality)
     for name, method in report.methods.items():
         backend = BY_NAME.get(manifest.backend)
@@ -335,6 +349,7 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
     allow_inaccurate: bool = False,
     way_out: str | None = "",
     scopes: tuple[str, ...] = (),
+    example_inputs: tuple[str, ...] = (),
 ) -> Path:
     """Exports MODEL[:PRECISION] unless a program made of the same code is there.
 
@@ -350,6 +365,7 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
         ExportRequest,
         split_precision,
     )
+    from etprof.run.program import load_export_manifest
 
     model, named_precision = split_precision(name)
     request = ExportRequest(
@@ -357,13 +373,17 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
         precision=named_precision or (USUAL_PRECISION if precision is None else precision),
         backend=backend or DEFAULT,
         allow_inaccurate=allow_inaccurate,
-        options=ExportOptions(scopes=scopes),
+        options=ExportOptions(scopes=scopes, example_inputs=example_inputs),
     )
-    manifest = None if way_out is None else find_export(request, any_options=True)
-    if manifest is None:
-        return export_model(request, StageProgress()).pte
+    earlier = None if way_out is None else find_export(request, any_options=True)
     program = request.files().pte
-    say(f"Using {program}, exported earlier{_describe_options(manifest)}{way_out}")
+    if earlier is None:
+        export_model(request, StageProgress())
+    else:
+        say(f"Using {program}, exported earlier{_describe_options(earlier)}{way_out}")
+    manifest = earlier or load_export_manifest(program)
+    if manifest is not None and manifest.assumption:
+        say(f"Note: {manifest.assumption}")
     return program
 
 
@@ -375,6 +395,7 @@ def _describe_options(manifest: ExportManifest) -> str:
     differing_options = [
         name.replace("_", "-")
         for name, value in manifest.options.items()
-        if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
+        if name not in {"trace", "graph", "bundle", "example_inputs"}
+        and (value or None) != (usual.get(name) or None)
     ]
     return f" with {', '.join(differing_options)}" if differing_options else ""

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("config", Path, "CONFIG.yaml", "what export_llm takes; see docs/llm.md"),
+        ("config", Path, "CONFIG.yaml", "what export_llm takes; see `etprof docs llm`"),
         ("-o --out", Path, "FILE", "the program's own path"),
         ("--outdir", Path, "DIR", "folder of the files (default out_<config>/artifacts)"),
         ("--download", bool, "", "let ExecuTorch fetch weights and calibration data"),

@@ -24,6 +24,11 @@ words are choices; other names of the flag follow the first after a blank."""
 MANY: Final[dict[str, Any]] = {"action": "append", "default": []}
 """A flag that may be given again."""
 JSON: Final[Row] = ("--json", bool, "", "print the same data as JSON")
+INPUT: Final[Row] = (
+    "--input", str, "SHAPE|FILE",
+    "an input of the model: 1x3x224x224, int64:1x17, x.npy, x.pt or NAME=…; may be given again",
+    {"action": "append", "default": [], "dest": "example_inputs"},
+)  # fmt: skip
 FULL: Final[Row] = ("--full", bool, "", "print everything, not just what fits a screen")
 NO_WAIT: Final[Row] = (
     "--no-wait", bool, "",

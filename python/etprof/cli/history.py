@@ -53,7 +53,8 @@ newest commits that no single step shows.
 """
 CHECK_EPILOG = """\
 exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression, a drift or a
-run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be used
+run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be
+used, 9 nothing was compared: no run has a baseline
 
 examples:
   etprof history check
@@ -239,7 +240,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Judges, and prints or writes the result; returns 1 for a regression or a failed run."""
+    """Judges, and prints or writes the result; returns the exit code of CHECK_EPILOG."""
     from etprof.base.atomic import write_text
     from etprof.history.check import check_history
     from etprof.history.tables import brief_check, check_on_terminal, render_check

@@ -55,6 +55,7 @@ def report_run(
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
     from etprof.cli.analyze import full_output_hint, show_assessment
+    from etprof.cli.output import exit_code_of
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
@@ -65,7 +66,7 @@ def report_run(
     run = with_peaks(Run.load(run_directory, strict=False, with_reference=True))
     if run.problem is not None:
         raise InputFileError(run.problem)
-    page, next_step = run_directory / "report.html", None
+    page, next_step, code = run_directory / "report.html", None, 0
     is_brief = run.is_reportable and not (arguments.json or arguments.full)
     if run.is_reportable:
         assessment = assess_run(analyze_run(run))
@@ -77,6 +78,7 @@ def report_run(
         show_assessment(
             assessment, as_json=arguments.json, full=arguments.full, top=None, ends=ends
         )
+        code = exit_code_of([assessment])
     problems = measured.errors if measured else []
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)
@@ -89,10 +91,11 @@ def report_run(
     )
     if detectable_change is not None and not arguments.json:
         say(detectable_change)
+    code = TargetError.exit_code if problems else code
     if is_brief:
-        return TargetError.exit_code if problems else 0
+        return code
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
     if next_step is not None:
         say(f"Next: {next_step}")
-    return TargetError.exit_code if problems else 0
+    return code

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.cli.flags import (
     FULL,
+    INPUT,
     JSON,
     NO_WAIT,
     RUNNER,
@@ -35,7 +36,7 @@ examples:
   etprof numerics toy_cnn
   etprof numerics mobilenet_v2 --dtype int8 --target emulator
   etprof numerics my_model.pte --sme sme2 --sme off --target emulator
-  etprof numerics path/to/my_model.py:MyModel --memory 64
+  etprof numerics path/to/net.py:Net --input 1x3x224x224 --memory 64
 """
 _MIB: Final = 2**20
 _USUAL_TOP: Final = 12
@@ -48,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("model", str, "MODEL|FILE.pte", "see `etprof models`"),
+        ("model", str, "MODEL|FILE.pte",
+         "see `etprof models`; also path/to/file.py:Net, or FILE.pt2"),
+        INPUT,
         ("--dtype --precision", str, "PRECISION", "as for `etprof export` (default fp16)"),
         ("--backend", str, "", "the delegate that takes what it can (default), or portable"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
@@ -102,7 +105,9 @@ def _make_request(arguments: argparse.Namespace) -> GapRequest:
             model=arguments.model,
             precision=arguments.dtype or "fp16",
             backend=arguments.backend or DEFAULT,
-            options=ExportOptions(weights=arguments.weights),
+            options=ExportOptions(
+                weights=arguments.weights, example_inputs=tuple(arguments.example_inputs)
+            ),
         )
         if program is None
         else _exported_as(program, arguments)
@@ -123,8 +128,8 @@ def _exported_as(program: Path, arguments: argparse.Namespace) -> ExportRequest:
     from etprof.base.errors import InputFileError, UsageError
     from etprof.export.exporter import repeat_request
 
-    for flag in ("dtype", "backend"):
-        if getattr(arguments, flag) is not None:
+    for flag, name in (("dtype", "dtype"), ("backend", "backend"), ("input", "example_inputs")):
+        if getattr(arguments, name):
             raise UsageError(
                 f"{program} is exported already; --{flag} is for a MODEL, leave it out"
             )

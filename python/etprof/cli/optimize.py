@@ -27,6 +27,7 @@ from etprof.base.limits import MOST_LAUNCHES, USUAL_BLOCKS
 from etprof.base.text import command_line
 from etprof.cli.flags import (
     FULL,
+    INPUT,
     JSON,
     NO_WAIT,
     RUNNER,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   etprof optimize mobilenet_v3_small --dtype fp16
-  etprof optimize toy_cnn --dtype int8 --budget 120
+  etprof optimize path/to/net.py:Net --input 1x3x224x224 --budget 120
   etprof profile out_toy_cnn/optimize_fp16/optimized.pte
 """
 
@@ -63,13 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("model", str, "MODEL", "see `etprof models`; also path/to/file.py:ClassName"),
+        ("model", str, "MODEL", "see `etprof models`; also path/to/file.py:Net, or FILE.pt2"),
+        INPUT,
         ("--dtype --precision", str, "PRECISION",
          f"fp16 (default), or another of {', '.join(PRECISION_WORDS)}",
          {"default": "fp16"}),
         ("--backend", str, "", "the delegate that takes what it can (default)"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
-        ("--rewrite", name_list, "LIST", "search among these only; see docs/optimize.md",
+        ("--rewrite", name_list, "LIST", "search among these only; see `etprof docs optimize`",
          {"default": ("all",), "dest": "rewrites"}),
         ("--tolerance", decibels, "DB",
          "how many dB the result may be farther from eager than the model as it is (default 2)",
@@ -177,7 +179,11 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
         precision=arguments.dtype,
         backend=arguments.backend or DEFAULT,
         minimums={} if arguments.least_snr is None else {"snr_db": arguments.least_snr},
-        options=ExportOptions(weights=arguments.weights, rewrites=arguments.rewrites),
+        options=ExportOptions(
+            weights=arguments.weights,
+            rewrites=arguments.rewrites,
+            example_inputs=tuple(arguments.example_inputs),
+        ),
     )
     # An export that is impossible is reported before anything is written.
     replace(request, out=Path("optimized.pte")).files()

@@ -10,10 +10,11 @@ from etprof.base.text import clean_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import RenderableType
 
+    from etprof.analysis.assessment import Assessment
     from etprof.tables.brief import Brief
     from etprof.tables.table import Table
 
@@ -26,6 +27,21 @@ def answer(
         show_json(document)
     else:
         show_answer(brief, full=arguments.full)
+
+
+def exit_code_of(assessments: Iterable[Assessment]) -> int:
+    """Says on standard error which outputs are wrong, and returns the exit code for that."""
+    from etprof.base.errors import ExportError
+    from etprof.cli.progress import say
+    from etprof.run.accuracy import WAY_TO_RIGHT
+
+    code = 0
+    for assessment in assessments:
+        if assessment.wrong_outputs:
+            told = "; ".join(assessment.wrong_outputs)
+            say(f"etprof: {assessment.run.source}: the outputs are wrong: {told}; {WAY_TO_RIGHT}")
+            code = ExportError.exit_code
+    return code
 
 
 def show_answer(brief: Brief, *, full: bool) -> None:

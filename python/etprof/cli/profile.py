@@ -1,7 +1,7 @@
 """Measure a model, split its time by operator, and say what that means.
 
-MODEL is a name from `etprof models`, or a program that is already exported (FILE.pte). The model
-is exported if needed, timed in several process launches without event tracer, run once more with
+MODEL is a name from `etprof models`, your own (net.py:Net, a torch.nn.Module; or net.pt2 of
+torch.export.save), or a program that is already exported (FILE.pte). The model is exported if needed, timed in several process launches without event tracer, run once more with
 it for the operator split, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
 turns. Everything is kept in out_<model>/runs/<platform>.
 
@@ -39,6 +39,7 @@ from etprof.cli.export import given_model
 from etprof.cli.flags import (
     ALLOW_INACCURATE,
     FULL,
+    INPUT,
     JSON,
     NO_WAIT,
     SERIAL,
@@ -69,7 +70,8 @@ examples:
   etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile toy_cnn --target emulator --sme-vector-bits 128,256,512
   etprof profile toy_cnn --target emulator --instructions --full
-  etprof profile path/to/my_model.py:MyModel --threads 1
+  etprof profile path/to/net.py:Net --input 1x3x224x224 --input int64:1x17
+  etprof profile net.pt2 --threads 1
   etprof profile my_model.pte --inputs image.bin --blocks 20
   etprof profile toy_cnn:fp16 --against toy_cnn:int8
   etprof profile before.pte --against after.pte --inputs image.bin
@@ -88,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("name", str, "MODEL[:PRECISION]|FILE.pte",
          "what to measure: a model as `etprof export` takes it, or a program", {"nargs": "?"}),
         ("--model --model-name", str, "MODEL",
-         "the same as a flag; also path/to/file.py:ClassName"),
+         "the same as a flag; also path/to/file.py:Net, or FILE.pt2"),
+        INPUT,
         ("--against", str, "MODEL[:PRECISION]|FILE.pte",
          "measure this in turns with it, and compare: MODEL is the baseline, this the candidate"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
@@ -157,10 +160,13 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
     of_export = {"--dtype": arguments.dtype, "--backend": arguments.backend}
     of_export["--export"] = arguments.export or None
+    of_export["--input"] = arguments.example_inputs or None
     export_flags = [flag for flag, value in of_export.items() if value is not None]
     named = [name for name in (arguments.model, arguments.against) if name is not None]
     if export_flags and all(name.endswith(".pte") for name in named):
-        raise UsageError(f"{export_flags[0]} is for a model's name; {named[0]} is already exported")
+        flag = export_flags[0]
+        files = "; --inputs takes its files" if flag == "--input" else ""
+        raise UsageError(f"{flag} is for a model's name; {named[0]} is already exported{files}")
     if arguments.dtype is not None and all(split_precision(name)[1] for name in named):
         raise UsageError(f"--dtype has no effect: {named[0]} names its precision; leave one out")
     accepted_options = kind_of(arguments.target).takes
@@ -384,4 +390,5 @@ def _find_program(name: str, arguments: argparse.Namespace) -> Path:
         backend=arguments.backend,
         allow_inaccurate=arguments.allow_inaccurate,
         way_out=None if arguments.export else "; --export makes it anew",
+        example_inputs=tuple(arguments.example_inputs),
     )

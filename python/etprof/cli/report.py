@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.cli.flags import FULL, JSON, add_flags
-from etprof.cli.output import answer
+from etprof.cli.output import answer, exit_code_of
 from etprof.views.formats import format_names
 
 if TYPE_CHECKING:
@@ -53,15 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
+    from etprof.base.errors import BuildError
+    from etprof.cli.progress import say
     from etprof.importing.bare_etdump import load_source
-    from etprof.report_files import check_formats, write_documents
+    from etprof.report_files import split_formats, write_documents
     from etprof.tables.alternatives import side_by_side
     from etprof.tables.brief import AnswerLine, UnbrokenLine, listed
     from etprof.targets.peaks import with_peaks
     from etprof.views.documents import runs_document
 
-    formats = _formats(arguments.format)
-    check_formats(formats)
+    formats, problems = split_formats(_formats(arguments.format))
     assessments = assess_runs(
         [
             with_peaks(
@@ -80,7 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         brief = listed(together.runs, lines=files[1:], ends=files[:1])
         answer(arguments, document, replace(brief, headlines=(AnswerLine(together.lead),)))
-    return 0
+    for problem in problems:
+        say(f"etprof: {problem}")
+    return exit_code_of(assessments) or (BuildError.exit_code if problems else 0)
 
 
 def _formats(text: str) -> list[str]:

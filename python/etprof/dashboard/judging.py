@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.units import count_of, format_change, format_ratio
+from etprof.base.units import count_of, format_change, format_ratio, format_ratio_ends
 from etprof.dashboard.addresses import Address, make_address
 from etprof.dashboard.queries import load_baselines
 from etprof.history.gate import judge_all
@@ -118,7 +118,9 @@ def _speed_up(judgement: Judgement, candidate: Metric) -> View:
     half_width = (ends[-1] - ends[0]) / 2 if ends else None
     return {
         "speed_up": format_ratio(ratios[0], half_width),
-        "speed_up_interval": " … ".join(map(format_ratio, ends)),
+        "speed_up_interval": " … ".join(format_ratio_ends(ratios[0], *ends))
+        if len(ends) == 2
+        else "",
     }
 
 

@@ -19,8 +19,12 @@ from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from etprof.base.records import Count, Record
 from etprof.base.text import clean
-from etprof.etrecord.expressions import NotAnExpressionError, check_expression
 from etprof.export import upstream
+from etprof.model_registry.expressions import (
+    NotAnExpressionError,
+    check_expression,
+    find_expressions,
+)
 
 MAX_NODES: Final = 20_000
 """Of one method; an LLM of 32 layers has 4000. What is asked of them takes time by their square."""
@@ -118,15 +122,8 @@ def check_expressions(document: object) -> None:
 
     None is evaluated here, but the file may be handed on to tools that do.
     """
-    waiting = [document]
-    while waiting:
-        json_value = waiting.pop()
-        if isinstance(json_value, list):
-            waiting.extend(json_value)
-        elif isinstance(json_value, dict):
-            waiting.extend(json_value.values())
-            if "expr_str" in json_value:
-                _check(json_value["expr_str"])
+    for expression in find_expressions(document):
+        _check(expression)
 
 
 def _check(expression: object) -> None:

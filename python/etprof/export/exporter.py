@@ -13,6 +13,7 @@ from etprof.base.files import hash_file
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.model_registry import registry
+from etprof.model_registry.input_spec import describe_inputs, input_texts
 from etprof.run.program import load_export_manifest, refuse_inaccurate
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
         return None
     if manifest is None or not (any_options or _has_options(request, manifest)):
         return None
+    if manifest.options.get("example_inputs", []) != describe_inputs(
+        request.options.example_inputs
+    ):
+        return None
     source, made_of = registry.find_model(request.model), manifest.source
     code = source.hash_files()
     is_same = manifest.pte is None or manifest.pte.sha256 == hash_file(program)
@@ -99,7 +104,7 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
     if manifest is None:
         raise InputFileError(
             f"{program} says what is computed, not what it came from, and {program.name}.json is not "
-            "beside it; name the model instead, such as `etprof numerics path/to/file.py:Class`"
+            "beside it; name the model instead, such as `etprof numerics path/to/file.py:Net`"
         )
     if "llm" in manifest.options:
         raise InputFileError(
@@ -118,7 +123,13 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
             f"{program} was exported with the weights of {identity.get('path')}; give the same file "
             "with --weights"
         )
-    option_names = {option.name for option in fields(ExportOptions)}
+    inputs = manifest.options.get("example_inputs", [])
+    texts = input_texts(inputs)
+    if describe_inputs(texts) != inputs:
+        raise InputFileError(
+            f"{program} was exported with inputs of files that have changed; export it again"
+        )
+    option_names = {option.name for option in fields(ExportOptions)} - {"example_inputs"}
     options: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in manifest.options.items()
@@ -128,5 +139,5 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
         model=model,
         precision=manifest.precision,
         backend=manifest.backend,
-        options=ExportOptions(**{**options, "weights": weights}),
+        options=ExportOptions(**{**options, "weights": weights, "example_inputs": texts}),
     )

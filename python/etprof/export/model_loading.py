@@ -18,7 +18,7 @@ from etprof.model_registry import registry
 from etprof.model_registry.eager_model import checked_inputs, collect_constants, collect_methods
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from etprof.model_registry.eager_model import EagerModelBase, ExportMethod
@@ -28,18 +28,24 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
 _LISTED = 4
 
 
-def load_methods(model_name: str, weights: Path | None = None) -> dict[str, ExportMethod]:
-    """Returns the model's methods.
+def load_methods(
+    model_name: str, weights: Path | None = None, inputs: Sequence[str] = ()
+) -> dict[str, ExportMethod]:
+    """Returns the model's methods, with `inputs`, as `--input` takes them, in place of its own.
 
     Raises ExportError when the model's own code fails, and InputFileError when the checkpoint
     cannot be read or does not fit.
     """
-    model = registry.load_model(model_name)
+    model = registry.load_model(model_name, inputs)
     if weights is not None:
         _use_checkpoint(model, weights)
     try:
         return {
-            name: replace(method, inputs=checked_inputs(method.inputs, f"method {name!r}"))
+            name: replace(
+                method,
+                inputs=checked_inputs(method.inputs, f"method {name!r}"),
+                assumption=getattr(model, "assumption", ""),
+            )
             for name, method in collect_methods(model).items()
         }
     except EtprofError:

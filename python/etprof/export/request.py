@@ -12,6 +12,7 @@ from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
 from etprof.export.changes.scopes import parse_scopes
 from etprof.model_registry import families
+from etprof.model_registry.input_spec import describe_inputs, parse_input
 from etprof.run.accuracy import find_floors
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class ExportOptions:
 
     weights: Path | None = None
     """A checkpoint of the model; without one its weights are random."""
+    example_inputs: tuple[str, ...] = ()
+    """As `--input` takes them, such as `int64:1x17`; none means the model's own."""
     operators: tuple[str, ...] = ()
     """Partitioner rules to use, such as `linear`; none means all."""
     config_precisions: tuple[str, ...] = ()
@@ -145,12 +148,18 @@ class ExportOptions:
     """Drawings too: where the export's time goes, and the memory plan."""
 
     def document(self) -> dict[str, Any]:
-        """Returns them as JSON data, without the checkpoint: that is known by its content."""
-        options = {**asdict(self), "weights": None}
+        """Returns them as JSON data, without the checkpoint: that is known by its content.
+
+        Raises InputFileError for a file of inputs that cannot be read.
+        """
+        described = describe_inputs(self.example_inputs)
+        options = {**asdict(self), "weights": None, "example_inputs": described}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
 
     def check(self, backend: str) -> None:
         """Raises UsageError for a combination without sense."""
+        for text in self.example_inputs:
+            parse_input(text)
         _check_choice("--memory-planning", (self.memory_planning,), MEMORY_PLANNERS)
         _check_choice("--config-precisions", self.config_precisions, PRECISION_TYPES)
         if self.embeddings is not None:
@@ -179,7 +188,7 @@ class ExportRequest:
     """One model in one precision for one backend."""
 
     model: str
-    """A registered name, `path/to/file.py:ClassName`, or one such as `timm:vit_tiny_patch16_224`."""
+    """A registered name, `path/to/file.py:Net`, `net.pt2`, or one such as `timm:vit_tiny_patch16_224`."""
     precision: str = USUAL_PRECISION
     backend: str = DEFAULT
     outdir: Path | None = None
@@ -224,7 +233,7 @@ class ExportRequest:
         path, _, class_name = self.model.rpartition(":")
         if path.endswith(".py"):
             return class_name
-        return Path(self.model).stem if self.model.endswith(".py") else self.model
+        return Path(self.model).stem if self.model.endswith((".py", ".pt2")) else self.model
 
     def files(self) -> ExportedFiles:
         """Returns the paths this export writes; raises UsageError for a request without sense."""

@@ -76,6 +76,8 @@ class ExportSession:
     """What each part in another precision was, in all methods together."""
     embeddings: tuple[str, ...] = ()
     """Paths of the tables that were quantised."""
+    assumption: str = ""
+    """What was taken for inputs that nobody gave in full."""
     reader: TextReader | None = None
     """Reads a text with what is a language model; None where nobody asks."""
 
@@ -129,12 +131,20 @@ class ExportSession:
         self.rewriting.check_precision()
         return traced
 
+    def load_methods(self) -> dict[str, ExportMethod]:
+        """Returns the methods of a model that is created anew."""
+        options = self.request.options
+        return model_loading.load_methods(
+            self.request.model, options.weights, options.example_inputs
+        )
+
     def prepare(self) -> PreparedMethods:
         """Loads the model, computes its reference outputs, and converts it."""
         precision = self.request.parsed_precision()
         dtype = getattr(torch, precision.float_dtype)
         with self.clock.stage("load model"):
-            methods = model_loading.load_methods(self.request.model, self.request.options.weights)
+            methods = self.load_methods()
+            self.assumption = next(iter(methods.values())).assumption if methods else ""
         scopes = self.request.scopes()
         if scopes:
             self._check_scopes(methods.values(), scopes)
@@ -353,7 +363,7 @@ class ExportOutput:
             return quality
         # Those that were read first are converted by now.
         torch.manual_seed(SEED)
-        fresh = model_loading.load_methods(request.model, request.options.weights)
+        fresh = self.session.load_methods()
         return reader.blame(
             quality,
             {name: in_float32(method, torch.float32) for name, method in fresh.items()},
@@ -381,6 +391,7 @@ class ExportOutput:
             ptd=self._identify(files.external_data) if options.external_constants else None,
             bundle=self._identify(files.bundle) if options.bundle else None,
             log=tuple(self.log),
+            assumption=self.session.assumption,
             method="forward" if "forward" in methods else next(iter(methods)),
             methods=methods,
             quality=quality,

@@ -115,9 +115,9 @@ def read_settings(path: Path) -> LlmSettings:
     # A nesting of thousands ends the parser's own recursion.
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         reason = clean(" ".join(str(error).split()))
-        raise UsageError(f"{path} is no YAML: {reason}; see docs/llm.md for an example") from None
+        raise UsageError(f"{path} is no YAML: {reason}; `etprof docs llm` has an example") from None
     if root is None:
-        raise UsageError(f"{path} is empty; see docs/llm.md for an example")
+        raise UsageError(f"{path} is empty; `etprof docs llm` has an example")
     reader = _YamlReader(path)
     document = reader.read(root, kind, ())
     return LlmSettings(path, document, reader.build(kind, document, ()), reader.uses)

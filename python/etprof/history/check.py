@@ -34,6 +34,8 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
     "unchanged",
 )
 """In order of urgency."""
+NOTHING_COMPARED: Final = 9
+"""Exit code of a check whose runs have nothing to be compared with."""
 _WORSE: Final[tuple[Outcome, ...]] = ("failed", "regression", "drift")
 CHECKED: Final = (
     "latency_ns",
@@ -114,7 +116,12 @@ class CheckResult:
 
     @property
     def exit_code(self) -> int:
-        """1 when anything became worse or failed; what is inconclusive does not fail a build."""
+        """1 when anything became worse or failed; what is inconclusive does not fail a build.
+
+        9 when nothing was compared: that is no proof that nothing became worse.
+        """
+        if not self.entries:
+            return NOTHING_COMPARED
         return int(any(self.counts[outcome] for outcome in _WORSE))
 
 

@@ -109,7 +109,7 @@ def create_store_engine(url: URL) -> Engine:
     try:
         return create_engine(url, connect_args={"connect_timeout": 10}, pool_pre_ping=True)
     except (ImportError, NoSuchModuleError) as error:
-        msg = "a PostgreSQL history needs psycopg: `pip install 'etprof[postgresql]'`"
+        msg = "a PostgreSQL history needs psycopg: `pip install 'psycopg[binary]'`"
         raise UsageError(msg) from error
 
 

@@ -362,8 +362,13 @@ def _headline(result: CheckResult) -> str:
         for outcome, count in result.counts.items()
         if count
     ]
+    if not result.entries:
+        if not result.without_baseline:
+            return f"Nothing was compared with {result.request.baseline}: no run has these metrics"
+        alone = count_of(len(result.without_baseline), "run")
+        return f"Nothing was compared: {alone} without a baseline of {result.request.baseline}"
     verdict = "worse than" if result.exit_code else "no regression against"
-    text = f"{verdict} {result.request.baseline}: {', '.join(outcomes) or 'nothing was compared'}"
+    text = f"{verdict} {result.request.baseline}: {', '.join(outcomes)}"
     if result.without_baseline:
         text += f"; {count_of(len(result.without_baseline), 'run')} without a baseline"
     return text[0].upper() + text[1:]

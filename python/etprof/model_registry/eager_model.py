@@ -28,6 +28,8 @@ class ExportMethod:
     """As `torch.export.export` takes it; None when every shape is fixed."""
     calibration: Sequence[Inputs] = ()
     """Further inputs that static quantisation observes; without any, `inputs` is the sample."""
+    assumption: str = ""
+    """What etprof took for inputs that nobody gave in full."""
 
 
 class EagerModelBase(ABC):

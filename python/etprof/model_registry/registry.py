@@ -11,17 +11,19 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from etprof.base.errors import ExportError, UsageError
+from etprof.base.errors import EtprofError, ExportError, UsageError
 from etprof.base.files import hash_file
+from etprof.base.text import command_line
 from etprof.base.units import count_of
 from etprof.model_registry import families
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import ModuleType
 
     from etprof.model_registry.eager_model import EagerModelBase
@@ -33,6 +35,7 @@ FOLDER_PACKAGE = "etprof_model_folder_"
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
 _SHOWN_CLASSES = 3
+_SAVED: Final = ".pt2"
 _INTERFACE = ("get_eager_model", "get_example_inputs")
 
 
@@ -45,22 +48,32 @@ class ModelSource:
     """The file, or the entry point as `module:Class`; shown to the user."""
     file: Path | None = None
     class_name: str | None = None
-    """None when the file's only class with the interface is meant."""
+    """Of a class, a module or a function; None when the file's only model is meant."""
     entry_point: EntryPoint | None = None
     is_of_family: bool = False
     """Whether another package has it, under the name behind the colon."""
 
-    def load_class(self) -> type[EagerModelBase]:
-        """Imports the model's class; raises ExportError with the cause when that fails.
+    @property
+    def is_saved_program(self) -> bool:
+        """Whether it is a file of `torch.export.save`."""
+        return self.file is not None and self.file.suffix == _SAVED
 
-        Raises BuildError for a family's model whose package is missing.
+    def load_class(self) -> Callable[[], EagerModelBase]:
+        """Imports the model's class, or returns what makes a model of a plain module.
+
+        Raises ExportError with the cause when that fails, and BuildError for a family's model whose
+        package is missing.
         """
         if self.is_of_family:
             return families.load_class(self.name)
+        if self.is_saved_program:
+            from etprof.model_registry.saved_program import SavedProgram
+
+            return partial(SavedProgram, cast("Path", self.file))
         try:
             if self.entry_point is not None:
                 loaded = self.entry_point.load()
-                return _checked_class(loaded, self.origin)
+                return _checked_class(loaded, self.origin, "", self.name)
             module = _import_file(cast("Path", self.file))
         except ModuleNotFoundError as error:
             raise ExportError(
@@ -77,12 +90,14 @@ class ModelSource:
         return _find_class(module, self)
 
     def hash_files(self) -> str | None:
-        """Returns a SHA-256 of the model's Python files; None for a model of an installed package.
+        """Returns a SHA-256 of the model's files; None for a model of an installed package.
 
         A model may import its neighbours, and those of etprof what stands beside the folders.
         """
         if self.file is None:
             return None
+        if self.is_saved_program:
+            return hash_file(self.file)
         folder = self.file.resolve().parent
         digest = hashlib.sha256()
         for path in sorted({*folder.glob("*.py"), *folder.parent.glob("*.py")}):
@@ -108,19 +123,22 @@ def find_models() -> dict[str, ModelSource]:
 def find_model(name: str) -> ModelSource:
     """Returns the model called `name`, or the class in `path/to/file.py:ClassName`.
 
-    `torchvision:resnet18` and its like are models of other packages. Raises UsageError when there is
-    none; no model is ever taken for another.
+    `torchvision:resnet18` and its like are models of other packages, `net.pt2` is a program of
+    `torch.export.save`. Raises UsageError when there is none; no model is ever taken for another.
     """
     if families.find_family(name) is not None:
         return ModelSource(name, name, is_of_family=True)
     if name.endswith(".py") or ".py:" in name:
         return _source_of_file(name)
+    if name.endswith(_SAVED):
+        return ModelSource(Path(name).stem, name, _existing(name))
     models = find_models()
     if name not in models:
         names = ", ".join(models)
         hint = _hint(name, models)
         raise UsageError(
-            f"no model is called {name!r}; {hint}known: {names}; or give path/to/file.py:Class"
+            f"no model is called {name!r}; {hint}known: {names}; or give path/to/file.py:Class or "
+            "FILE.pt2"
         )
     return models[name]
 
@@ -128,7 +146,7 @@ def find_model(name: str) -> ModelSource:
 def _hint(name: str, models: Iterable[str]) -> str:
     """Says what may have been meant: a model, whatever its spelling, or a file."""
     if Path(name).exists() or Path(name).suffix in (".pt", ".pth", ".onnx", ".safetensors"):
-        return "a program's name ends in .pte, a model's file in .py; "
+        return "a program's name ends in .pte, a model's file in .py or .pt2 (torch.export.save); "
     name = _EXECUTORCH_NAMES.get(name, name)
     if name in families.executorch_names():
         return f"did you mean 'executorch:{name}'? "
@@ -137,17 +155,27 @@ def _hint(name: str, models: Iterable[str]) -> str:
     return f"did you mean {plain[close[0]]!r}? " if close else ""
 
 
-def load_model(name: str) -> EagerModelBase:
-    """Returns an instance of the model called `name`, or of `path/to/file.py:ClassName`."""
+def load_model(name: str, inputs: Sequence[str] = ()) -> EagerModelBase:
+    """Returns the model called `name`, with `inputs` in place of its own where some are given.
+
+    `inputs` are as `--input` takes them. Raises ExportError when the model cannot be created.
+    """
     source = find_model(name)
-    model_class = source.load_class()
+    create = source.load_class()
     try:
-        return model_class()
+        model = create()
+    except EtprofError:
+        raise
     # The constructor is the user's code.
     except Exception as error:
         raise ExportError(
             f"cannot create model {name!r} ({source.origin}): {_describe(error)}"
         ) from error
+    if not inputs:
+        return model
+    from etprof.model_registry.plain_model import ModelWithInputs
+
+    return ModelWithInputs(getattr(model, "inner", model), inputs, name)
 
 
 def _folder_models() -> Iterator[ModelSource]:
@@ -176,10 +204,15 @@ def _source_of_file(text: str) -> ModelSource:
     path_text, colon, class_name = text.rpartition(":")
     if not colon or class_name.endswith(".py"):
         path_text, class_name = text, ""
+    file = _existing(path_text)
+    return ModelSource(class_name or file.stem, str(file), file, class_name or None)
+
+
+def _existing(path_text: str) -> Path:
     file = Path(path_text)
     if not file.is_file():
         raise UsageError(f"model file {file} does not exist")
-    return ModelSource(class_name or file.stem, str(file), file, class_name or None)
+    return file
 
 
 def _import_file(file: Path) -> ModuleType:
@@ -200,48 +233,85 @@ def _import_file(file: Path) -> ModuleType:
     return importlib.import_module(f"{package_name}.{file.stem}")
 
 
-_OWN_CLASS: Final = (
-    "; write a class whose get_eager_model() returns the torch.nn.Module, and whose "
-    "get_example_inputs() returns its inputs, such as (torch.randn(1, 3, 224, 224),): "
-    "docs/own_model.md shows one"
-)
+def _find_class(module: ModuleType, source: ModelSource) -> Callable[[], EagerModelBase]:
+    """Returns the model asked for, or the module's only one."""
+    name = source.class_name
+    if name is not None:
+        if not hasattr(module, name):
+            raise UsageError(f"{source.origin} has no class {name!r}{_way_out(module, source)}")
+        return _checked_class(
+            getattr(module, name), source.origin, _way_out(module, source), f"{source.file}:{name}"
+        )
+    models = _models_of(module)
+    if len(models) != 1:
+        raise ExportError(
+            f"{source.origin} has {count_of(len(models), 'model')}, not one{_way_out(module, source)}"
+        )
+    return _checked_class(models[0], source.origin, "", f"{source.file}:{models[0].__name__}")
 
 
-def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]:
-    """Returns the class asked for, or the module's only one with the interface."""
-    classes = [
+def _models_of(module: ModuleType) -> list[type]:
+    """Returns the module's own classes with the interface; without any, those of plain modules."""
+    models = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value) and value.__module__ == module.__name__ and _has_interface(value)
+        if inspect.isclass(value) and value.__module__ == module.__name__
     ]
-    names = [f"{source.file}:{value.__name__}" for value in classes[:_SHOWN_CLASSES]]
-    way_out = f"; give {' or '.join(names)}" if names else _OWN_CLASS
-    if source.class_name is not None:
-        if not hasattr(module, source.class_name):
-            raise UsageError(f"{source.origin} has no class {source.class_name!r}{way_out}")
-        return _checked_class(getattr(module, source.class_name), source.origin, way_out)
-    if len(classes) != 1:
-        raise ExportError(
-            f"{source.origin} has {count_of(len(classes), 'class', 'classes')} with {' and '.join(_INTERFACE)}, not one"
-            f"{way_out}"
-        )
-    return cast("type[EagerModelBase]", classes[0])
+    return [value for value in models if _has_interface(value)] or [
+        value for value in models if _is_plain(value)
+    ]
 
 
-def _has_interface(value: type) -> bool:
+def _way_out(module: ModuleType, source: ModelSource) -> str:
+    """Says which models the file has, or what to write; as commands that can be run."""
+    models = _models_of(module)
+    if models and any(map(_has_interface, models)):
+        names = [f"{source.file}:{value.__name__}" for value in models[:_SHOWN_CLASSES]]
+        return f"; give {' or '.join(names)}"
+    names = [value.__name__ for value in models[:_SHOWN_CLASSES]]
+    shown = [
+        f"`{command_line('profile', f'{source.file}:{name}', '--input', '1x3x224x224')}`"
+        for name in names or ["Net"]
+    ]
+    return (
+        f"; name a torch.nn.Module, or a function that returns one, with the shape of each input: "
+        f"{' or '.join(shown)}; `etprof docs own_model` has more"
+    )
+
+
+def _has_interface(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in _INTERFACE)
 
 
-def _checked_class(value: object, origin: str, way_out: str = "") -> type[EagerModelBase]:
-    """Returns `value` when it is a class with the interface of EagerModelBase."""
+def _is_plain(value: object) -> bool:
+    """Whether it is a plain module; PyTorch is asked only where the file has imported it."""
+    from etprof.model_registry.plain_model import is_plain
+
+    return is_plain(value)
+
+
+def _checked_class(
+    value: object, origin: str, way_out: str, name: str
+) -> Callable[[], EagerModelBase]:
+    """Returns what creates the model; `name` is how its user names it."""
+    if _has_interface(value):
+        if inspect.isclass(value):
+            return cast("type[EagerModelBase]", value)
+        return lambda: cast("EagerModelBase", value)
+    partly = [method for method in _INTERFACE if hasattr(value, method)]
+    if _is_plain(value) and not partly:
+        from etprof.model_registry.plain_model import wrap
+
+        return wrap(value, name)
     if not inspect.isclass(value):
-        raise ExportError(f"{origin}: {value!r} is not a class")
-    missing = [name for name in _INTERFACE if not callable(getattr(value, name, None))]
-    if missing:
         raise ExportError(
-            f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}{way_out}"
+            f"{origin}: {value!r} is no torch.nn.Module, no class and no function{way_out}"
         )
-    return cast("type[EagerModelBase]", value)
+    missing = [method for method in _INTERFACE if method not in partly]
+    kind = "" if partly else " is no torch.nn.Module and"
+    raise ExportError(
+        f"{origin}: class {value.__name__!r}{kind} lacks {' and '.join(missing)}{way_out}"
+    )
 
 
 def _package_name(error: ModuleNotFoundError) -> str:

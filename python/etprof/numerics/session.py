@@ -323,7 +323,10 @@ def _compare_float32(
     dtype = getattr(torch, precision.float_dtype)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        methods = model_loading.load_methods(request.export.model, request.export.options.weights)
+        options = request.export.options
+        methods = model_loading.load_methods(
+            request.export.model, options.weights, options.example_inputs
+        )
     wide = in_float32(methods[method], dtype)
     traced = lowering.trace(method, wide)
     graph_nodes = {(node.name, node.target) for node in traced.graph.nodes}

@@ -28,7 +28,7 @@ _RECIPE = '''\
 """Makes the program that `etprof optimize` found for {title} in {precision}.
 
 Needs ExecuTorch and etprof {version}: python recipe.py OUT.pte
-What each rewrite changes, and why that is legal: docs/optimize.md.
+What each rewrite changes, and why that is legal: `etprof docs optimize`.
 """
 
 import sys
@@ -50,7 +50,7 @@ REWRITES = [
 
 def make():
     torch.manual_seed(0)
-    methods = model_loading.load_methods(MODEL, {weights!r})
+    methods = model_loading.load_methods(MODEL, {weights!r}{inputs})
     options = ExportOptions(rewrites=tuple(REWRITES))
     known = {{each.name: each for each in BY_NAME[BACKEND].exporter().rewrites()}}
     rewriting = Rewriting([known[name] for name in REWRITES])
@@ -96,6 +96,7 @@ def write_recipe(request: ExportRequest) -> str:
         rewrites=_listed(tuple(dict.fromkeys((*request.precision_rewrites(), *options.rewrites)))),
         scopes=scopes if options.scopes else "",
         weights=None if weights is None else str(weights),
+        inputs=f", {options.example_inputs!r}" if options.example_inputs else "",
         convert=convert.rstrip("\n"),
     )
 

@@ -194,6 +194,8 @@ class ExportManifest(Record):
     bundle: FileIdentity | None = None
     log: tuple[Name, ...] = ()
     """What the libraries said and is not known noise."""
+    assumption: Name = ""
+    """What was taken for inputs that nobody gave in full; empty: nothing had to be."""
     method: Name = "forward"
     """The one that runs unless another is chosen."""
     methods: Named[MethodFiles] = Field(default_factory=dict)
@@ -204,6 +206,8 @@ class ExportManifest(Record):
     def asked_as(self) -> str:
         """What commands take for its model: its name, or the file it is in, with its class."""
         origin = self.source.origin
+        if origin.endswith(".pt2"):
+            return origin
         if not origin.endswith(".py"):
             # A model of another package has that before its name, and its short name may be ours.
             return origin if ":" in origin and " " not in origin else self.model

@@ -36,8 +36,9 @@ from etprof.run.tensors import load_outputs
 from etprof.statistics.noise import LEAST_BLOCKS, launch_noise
 from etprof.statistics.warmup import is_settled
 
-Level = Literal["ok", "note", "incomplete", "damaged"]
-_LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")
+Level = Literal["ok", "note", "wrong", "incomplete", "damaged"]
+_LEVELS: tuple[Level, ...] = ("ok", "note", "wrong", "incomplete", "damaged")
+"""Outputs that are wrong are told by whoever knows what they should be."""
 _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "metrics": lambda path: load_metrics(path.parent),
     "delegation": read_delegation,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from etprof.tables.table import Table
 
 _MOST_POINTS: Final = 3
+_MOST_PAIRS: Final = 4
+"""Declared pairs beside the first that always have a line; more have one where there is room."""
 _MOST_PARTS: Final = 4
 _COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 """Its words may be quoted, and have backticks then."""
@@ -98,19 +100,30 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     if alarm:
         headlines.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
     if head.caution:
-        headlines.append(AnswerLine(f"Measurement {head.caution}", "yellow"))
+        headlines.append(AnswerLine(f"Conditions {head.caution}", "yellow"))
     elif comparison is None and head.detail:
         headlines.append(AnswerLine(f"{head.detail[0].upper()}{head.detail[1:]}."))
     if warning:
         headlines.append(AnswerLine(f"Not representative. {warning}", "yellow"))
+    pairs = list(_further_pairs(assessment))
+    headlines += pairs[:_MOST_PAIRS]
     top_findings = _distinct(findings.shown_findings(assessment))
     if not top_findings:
-        headlines.append(AnswerLine("No check found anything."))
+        headlines.append(AnswerLine("No findings."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(headlines), bar, bar_title, points=tuple(_points(top_findings)),
-        lines=tuple(_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
+        lines=(*pairs[_MOST_PAIRS:], *_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
     )  # fmt: skip
+
+
+def _further_pairs(assessment: Assessment) -> Iterator[AnswerLine]:
+    """Yields the verdicts of the other pairs that the run's config names."""
+    if not assessment.are_pairs_declared:
+        return
+    for comparison in assessment.comparisons:
+        if comparison is not assessment.primary_comparison:
+            yield AnswerLine(*comparison_headline(comparison))
 
 
 def further_findings(assessment: Assessment) -> int:
@@ -124,8 +137,9 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     headlines = [AnswerLine(*comparison_headline(comparison))]
     plain = verdicts.describe_plainly(comparison)
     headlines += [AnswerLine(plain)] if plain else []
-    if comparison.times is not None and not comparison.times.validity.is_valid:
-        headlines.append(AnswerLine(f"Measurement {comparison.times.validity.badge}", "yellow"))
+    validity = comparison.times.validity if comparison.times else None
+    if validity is not None and not (validity.is_valid or validity.objection):
+        headlines.append(AnswerLine(f"Conditions {validity.badge}", "yellow"))
     experiment = comparison.candidate.experiment
     bar = _classes(experiment)
     return Brief(

@@ -17,7 +17,7 @@ from etprof.tables.operators import (
     launches_text,
 )
 from etprof.tables.table import Column, Table, estimate, speed_up
-from etprof.tables.verdicts import WRONG, badge_of
+from etprof.tables.verdicts import QUESTIONABLE, WRONG, badge_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VERDICT_STYLES: Final = {
     "faster": "bold green", "slower": "bold red", "different results": "bold red", WRONG: "bold red",
-    "inconclusive": "yellow",
+    "inconclusive": "yellow", QUESTIONABLE: "yellow",
 }  # fmt: skip
 
 
@@ -153,7 +153,7 @@ _CHANGE: Final = (
     Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True, adds_up=True,
            of=_of_change("candidate_ns"), says="mean per inference"),
     Column("delta_ns", "float64", "±ns", title="difference", is_timed=True, adds_up=True,
-           of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
+           dropped_first=3, of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
     *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speed-up",
               says="baseline ÷ candidate, of the means beside it",
               interval="its 95 % interval between operator launches in turns"),
@@ -166,9 +166,9 @@ _CHANGE: Final = (
 )  # fmt: skip
 _SHARES: Final = (
     Column("baseline_share", "float64", "share", title="share before", is_timed=True, adds_up=True,
-           of=_of_change("baseline_share"), says="of the baseline's `Method::execute`"),
+           dropped_first=5, of=_of_change("baseline_share"), says="of the baseline's `Method::execute`"),
     Column("candidate_share", "float64", "share", title="share after", is_timed=True, adds_up=True,
-           has_bar=True, of=_of_change("candidate_share"),
+           has_bar=True, dropped_first=4, of=_of_change("candidate_share"),
            says="of the candidate's `Method::execute`"),
 )  # fmt: skip
 
@@ -183,9 +183,10 @@ COMPARISONS: Final = Table(
         Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
                of=_median_of("candidate"), says="median latency without tracer"),
         *speed_up(lambda c: c.latency, says="baseline ÷ candidate"),
-        Column("p_value", "float64", "p", title="p", is_timed=True, of=_effect(lambda e: e.p_value),
+        Column("p_value", "float64", "p", title="p", is_timed=True, dropped_first=2,
+               of=_effect(lambda e: e.p_value),
                says="two-sided test of no effect: signed ranks; Student's of separate runs"),
-        Column("pairs", "Int64", "count", is_timed=True, of=_effect(lambda e: e.pairs),
+        Column("pairs", "Int64", "count", is_timed=True, dropped_first=1, of=_effect(lambda e: e.pairs),
                says="pairs of process launches; 0 of separate runs"),
         Column("rests_on", "string", title="rests on", of=_effect(lambda e: e.rests_on or None),
                says="of separate runs: how many, and what is known of how much runs differ"),

@@ -108,9 +108,9 @@ DIFFERENCES: Final = Table(
 CHECKS: Final = Table(
     "checks",
     (
-        Column("level", "string", of=lambda f: f.level, says="ok, note, incomplete or damaged",
+        Column("level", "string", of=lambda f: f.level, says="ok, note, wrong, incomplete or damaged",
                styles={"ok": "green", "note": "yellow", "incomplete": "yellow",
-                       "damaged": "bold red"}),
+                       "wrong": "bold red", "damaged": "bold red"}),
         Column("text", "string", title="found", of=lambda f: f.text, says="What was seen"),
     ),
     says="One thing of a run directory that was checked.",

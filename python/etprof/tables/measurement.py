@@ -150,7 +150,7 @@ LATENCIES: Final = Table(
         *estimate("median", "@unit", lambda s: s.summary, lambda s: s.value,
                   says="median over process launches of each launch's median",
                   interval="its interval over launches, 95 % where there is no doubt"),
-        Column("launches", "Int64", "count",
+        Column("launches", "Int64", "count", dropped_first=1,
                of=lambda s: len(s.summary.block_medians) if s.summary else None,
                says="process launches"),
         Column("doubt", "string", of=lambda s: s.summary.doubt or None if s.summary else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.units import format_value
+from etprof.base.units import format_ratio, format_ratio_ends
 from etprof.run.optimization import pareto_front, smallest_gain
 from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
@@ -217,9 +217,10 @@ def headline(search: Optimization) -> str:
     if gain is None:
         basis = "counted" if search.best.counted else "predicted"
         return f"{subject}, with {names}: its coverage of SME2 is {basis}; it was not timed"
-    speed_up_text = format_value("ratio", gain.speed_up)
-    if gain.interval is not None:
-        low, high = (format_value("ratio", bound) for bound in (gain.low, gain.high))
+    speed_up_text = format_ratio(gain.speed_up)
+    if gain.low is not None and gain.high is not None:
+        speed_up_text = format_ratio(gain.speed_up, (gain.high - gain.low) / 2)
+        low, high = format_ratio_ends(gain.speed_up, gain.low, gain.high)
         speed_up_text = f"{speed_up_text} (95 % interval {low} … {high})"
     return f"{subject}, with {names}: {gain.verdict} on {search.target}, speed-up {speed_up_text}"
 

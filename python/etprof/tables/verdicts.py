@@ -16,6 +16,7 @@ from etprof.base.units import (
     format_duration,
     format_interval,
     format_ratio,
+    format_ratio_ends,
     format_share,
     format_size,
     format_value,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
 WRONG = "wrong outputs"
+QUESTIONABLE = "questionable"
+"""The badge of a verdict that a condition of the measurement speaks against."""
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
 _ROUTES = {
     "proven": "{} ran on {} (calls counted)",
@@ -65,7 +68,7 @@ def format_speed_up(effect: Effect) -> str:
     text = format_ratio(effect.speed_up, effect.half_width)
     if effect.interval is None:
         return f"{text} (no interval from {effect.pairs} pairs)" if effect.pairs else text
-    low, high = format_ratio(effect.interval.low), format_ratio(effect.interval.high)
+    low, high = format_ratio_ends(effect.speed_up, effect.interval.low, effect.interval.high)
     if effect.p_value is None:
         return f"{text} ({low} … {high} between launches)"
     share = "99 %" if effect.rests_on else "95 %"
@@ -81,7 +84,16 @@ def describe_comparison(comparison: Comparison) -> str:
     wrong = "" if comparison.outputs_agree else "different results; "
     if comparison.wrong:
         wrong = "WRONG OUTPUTS, so no time counts; "
+    objection = objection_to(comparison)
+    if objection:
+        speed = f"speed-up {format_speed_up(comparison.latency)}"
+        return f"{comparison.name}: {wrong}questionable, {speed}: {objection}"
     return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
+
+
+def objection_to(comparison: Comparison) -> str:
+    """Says why the verdict on a comparison's times does not hold; empty where nothing is known."""
+    return comparison.times.validity.objection if comparison.times else ""
 
 
 def describe_plainly(comparison: Comparison) -> str:
@@ -100,6 +112,8 @@ def describe_plainly(comparison: Comparison) -> str:
     meaning = _MEANINGS[effect.verdict]
     if effect.p_value is None:
         meaning = ", but one run a side cannot tell that from another run of the same thing."
+    if objection_to(comparison):
+        meaning = ". Measure again."
     if comparison.wrong:
         meaning = ", but the outputs are wrong: no time of a wrong answer counts."
     return f"{changed} an inference takes {now} instead of {then}{meaning}"
@@ -122,6 +136,8 @@ def badge_of(comparison: Comparison) -> str:
         return "different results"
     if comparison.times is None:
         return "not representative"
+    if comparison.latency and objection_to(comparison):
+        return QUESTIONABLE
     return comparison.latency.verdict if comparison.latency else "not timed"
 
 
@@ -238,7 +254,8 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
 
 
 def _caution(validity: Validity) -> str:
-    return "" if validity.is_valid else validity.badge
+    """Says what nobody knows; what is violated is a part of the verdict."""
+    return "" if validity.is_valid or validity.objection else validity.badge
 
 
 def tiles_of(assessment: Assessment) -> list[VerdictTile]:
@@ -338,7 +355,13 @@ def platform_warning(assessment: Assessment) -> str | None:
 def alarm_of(run: RunAnalysis) -> str | None:
     """Returns the banner of a run whose outputs are wrong: it stands above every figure."""
     reasons = "; ".join(verdict.text for verdict in run.wrong)
-    return f"No time of a wrong answer counts. {reasons}." if reasons else None
+    if not reasons:
+        return None
+    wrong = {verdict.where for verdict in run.wrong}
+    if wrong < {experiment.name for experiment in run.experiments}:
+        # Such as one vector length of three: what is wrong counts for nothing, the rest stands.
+        return f"{', '.join(sorted(wrong))} is set aside, the rest stands. {reasons}."
+    return f"No time of a wrong answer counts. {reasons}."
 
 
 def notes_of(assessment: Assessment) -> list[str]:

@@ -244,7 +244,7 @@ def check_completed(
             )
         raise TargetError(
             f"etprof-runner does not start here: {clean(lines[-1])}. It was built for another "
-            "system: build it for this one (docs/building.md), or name the folder of the missing "
+            "system: build it for this one (`etprof docs building`), or name the folder of the missing "
             "library in LD_LIBRARY_PATH"
         )
     runner_lines = [line.removeprefix(_SPEAKS_AS) for line in lines if line.startswith(_SPEAKS_AS)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,7 @@ from rich.text import Text
 from etprof.base.text import as_ascii, clean_lines
 from etprof.base.units import format_share
 from etprof.tables.brief import AnswerLine, UnbrokenLine
-from etprof.views.fitting import cut, fit, fold, folded
+from etprof.views.fitting import fit, fold, folded
 from etprof.views.terminal import cells_of, folded_text, terminal_table
 
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
 
     from etprof.tables.brief import AnswerPoint, BarPart, Brief
     from etprof.tables.table import Table
-    from etprof.views.cells import Cell, ShownColumn
+    from etprof.views.cells import ShownColumn
 
 MOST_LINES: Final = 15
-_LEAST_TOLD: Final = 3
-_MOST_OF_A_CELL: Final = 2
 _LONGEST_BAR: Final = 60
 _SIGNS: Final = "█▓▒░"
 _STYLES: Final = ("blue", "cyan", "magenta", "bright_black")
@@ -37,25 +34,29 @@ _COMMAND: Final = "etprof "
 
 @dataclass(frozen=True)
 class BriefAnswer:
-    """The answer as rich shows it, cut to 15 lines whatever the width."""
+    """The answer as rich shows it: 15 lines of whole sentences, findings and rows, whatever the width."""
 
     brief: Brief
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        """What comes first is cut least; where rows are left out, the last line counts them."""
+        """Nothing is cut; what has no room is left out whole, and the last line counts it."""
         page = _TerminalPage(options.max_width, in_ascii=options.ascii_only)
         brief = self.brief
         ends = [line for text in brief.ends for line in page.styled(text)]
         bar = page.bar(brief.bar_title, brief.bar)
-        needed = sum(map(page.minimum_lines, brief.points))
-        line_limit = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
-        lines = [*page.headlines(brief.headlines, line_limit), *bar]
-        room = MOST_LINES - len(lines) - len(ends)
+        headlines = [line for headline in brief.headlines for line in page.styled(*headline)]
+        room = MOST_LINES - len(headlines) - len(ends)
+        if page.count_points(brief, room - len(bar)) < page.count_points(brief, room):
+            # The picture gives way to a finding; what it shows is in the report.
+            bar = []
+        room -= len(bar)
         listed, left_out = page.listed(brief, room)
         is_mentioned = any("--full" in end for end in brief.ends)
-        if (left_out or brief.details) and not is_mentioned:
+        if left_out or (brief.details and not is_mentioned):
+            listed, left_out = page.listed(brief, room - 1)
             counted = f"{left_out} more" if left_out else "more"
-            listed = [*page.listed(brief, room - 1)[0], Text(f"{counted}: --full")]
+            listed.append(Text(f"{counted}: --full"))
+        lines = [*headlines, *bar]
         yield from (*lines, *listed, *ends)
 
 
@@ -78,14 +79,6 @@ class _TerminalPage:
             [printable] if isinstance(text, UnbrokenLine) else fold(printable, self.width - indent)
         )
 
-    def headlines(self, headlines: Sequence[AnswerLine], line_limit: int) -> list[Text]:
-        """Returns the sentences; those that come last give way."""
-        lines: list[Text] = []
-        for number, headline in enumerate(headlines):
-            room = line_limit - len(lines) - (len(headlines) - number - 1)
-            lines += self._cut(headline.text, room, headline.style)
-        return lines
-
     def bar(self, title: str, segments: Sequence[BarPart]) -> list[Text]:
         """Returns the bar and what its signs mean; nothing of no parts."""
         if not segments:
@@ -105,8 +98,9 @@ class _TerminalPage:
 
     def listed(self, brief: Brief, room: int) -> tuple[list[Text], int]:
         """Returns points, rows and lines that fit the room, and how many do not."""
-        points = self._points(brief.points, room)
+        points, left_points = self._points(brief.points, room)
         rows, left_rows = self._rows(brief.table, room - len(points))
+        left_rows += left_points
         lines: list[Text] = []
         for number, line in enumerate(brief.lines):
             text, style = (line, "") if isinstance(line, str) else line
@@ -116,34 +110,28 @@ class _TerminalPage:
             lines += folded_lines
         return [*points, *rows, *lines], left_rows
 
-    def minimum_lines(self, point: AnswerPoint) -> int:
-        """Returns how many lines a point takes at least: a command is whole, or cannot be copied."""
-        if not point.action.startswith(_COMMAND):
-            return 1 + bool(point.action)
-        return 1 + len(self._folded(_INDENT + point.action))
+    def lines_of(self, point: AnswerPoint) -> list[Text]:
+        """Returns what was found, and below it what to do."""
+        action = self._folded(_INDENT + point.action) if point.action else []
+        if point.action and not point.action.startswith(_COMMAND):
+            action = [_INDENT + line for line in self._folded(point.action, len(_INDENT))]
+        return [*self.styled(point.text, point.style), *(_line(line, "") for line in action)]
 
-    def _points(self, points: Sequence[AnswerPoint], room: int) -> list[Text]:
-        """Every point has an equal share of the room, its action what the text leaves."""
+    def count_points(self, brief: Brief, room: int) -> int:
+        """Returns how many of the points fit that room."""
+        return len(brief.points) - self._points(brief.points, room)[1]
+
+    def _points(self, points: Sequence[AnswerPoint], room: int) -> tuple[list[Text], int]:
+        """Returns the points that the room is enough for, and how many it is not for."""
         lines: list[Text] = []
-        points = points[
-            : sum(n <= room for n in itertools.accumulate(map(self.minimum_lines, points)))
-        ]
-        for number, point in enumerate(points):
-            later = sum(map(self.minimum_lines, points[number + 1 :]))
-            minimum, available = self.minimum_lines(point), room - len(lines)
-            share = max(minimum, min(available // (len(points) - number), available - later))
-            text = self._cut(point.text, share - minimum + 1, point.style)
-            lines += text
-            if point.action.startswith(_COMMAND):
-                lines += self.styled(_INDENT + point.action)
-            elif point.action:
-                lines += self._cut(point.action, share - len(text), "", _INDENT)
-        return lines
-
-    def _cut(self, text: str, line_limit: int, style: str, indent: str = "") -> list[Text]:
-        """Returns a text in at most that many lines, and in one at least."""
-        lines = cut(self._folded(text, len(indent)), max(1, line_limit), self.width - len(indent))
-        return [_line(f"{indent}{line}", style) for line in lines]
+        left_out = 0
+        for point in points:
+            shown = self.lines_of(point)
+            if len(lines) + len(shown) > room:
+                left_out += 1
+            else:
+                lines += shown
+        return lines, left_out
 
     def _rows(self, table: Table | None, room: int) -> tuple[list[Text], int]:
         """Returns title, head and as many rows as fit, columns dropped where they do not."""
@@ -159,7 +147,7 @@ class _TerminalPage:
         )  # fmt: skip
         for number, row in enumerate(cells):
             row_lines = _row(
-                [(_cell(row[index], width), row[index].style) for index, width in widths.items()],
+                [(folded(row[index].text, width), row[index].style) for index, width in widths.items()],
                 columns, widths,
             )  # fmt: skip
             if len(lines) + len(row_lines) > room:
@@ -187,10 +175,6 @@ def render_full(brief: Brief) -> Iterator[RenderableType]:
 
 def _line(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ignore", end="\n")
-
-
-def _cell(cell: Cell, width: int) -> list[str]:
-    return cut(folded(cell.text, width), _MOST_OF_A_CELL, width)
 
 
 def _row(

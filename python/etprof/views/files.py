@@ -10,7 +10,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.errors import UsageError
+from etprof.base.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,19 +60,19 @@ def build_frame(table: Table) -> pd.DataFrame:
 
 
 def require_pyarrow() -> Any:  # noqa: ANN401 - an untyped package
-    """Returns pyarrow; raises UsageError when it is not installed."""
+    """Returns pyarrow; raises BuildError when it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError as error:
-        raise UsageError(
-            f"Parquet needs pyarrow ({error}); `pip install etprof[parquet]`, or use --format csv"
+        raise BuildError(
+            f"Parquet needs pyarrow ({error}); `pip install pyarrow`, or use --format csv"
         ) from error
     return pa
 
 
 def encode_parquet(table: Table) -> bytes:
-    """Returns a Parquet file with units and meanings; raises UsageError without pyarrow."""
+    """Returns a Parquet file with units and meanings; raises BuildError without pyarrow."""
     pa = require_pyarrow()
     kinds = {
         "string": pa.string(),

@@ -1,6 +1,7 @@
 """How texts and columns fit a width: columns are folded or dropped, no word is broken.
 
-A word that is longer than its column, such as a microkernel's name, is elided in its middle.
+A path that is longer than its column is broken behind a slash; of another word, such as a
+microkernel's name, the middle is left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _QUOTED: Final = re.compile(r"'[^']*'")
 HELD: Final = "\0"
 """Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
+_PLACE: Final = re.compile(r"/|\.py:")
+"""Where something is: a path, or a line of a source."""
+_LONGEST_NAME: Final = 24
+"""Names up to this stand whole, such as `native_call_mean.out`; columns go before that."""
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
 
@@ -78,16 +83,6 @@ def _pack(words: Iterable[str], width: int) -> list[str]:
     return [*lines, line or ""]
 
 
-def cut(lines: list[str], line_limit: int, width: int) -> list[str]:
-    """Keeps that many lines; the last of them says where more was."""
-    if len(lines) <= line_limit:
-        return lines
-    last = lines[line_limit - 1]
-    while " " in last and cell_len(last) + 2 > width:
-        last = last.rpartition(" ")[0]
-    return [*lines[: line_limit - 1], f"{last} {LEFT_OUT}"]
-
-
 def elide(word: str, width: int) -> str:
     """Leaves the middle out of a word that is too long."""
     if cell_len(word) <= width:
@@ -104,10 +99,24 @@ def elide(word: str, width: int) -> str:
 
 def folded(text: str, width: int) -> list[str]:
     """Returns a cell's lines, none of them longer than the column."""
-    elided = "\n".join(
-        " ".join(elide(word, width) for word in line.split(" ")) for line in text.split("\n")
-    )
-    return fold(elided, width)
+    lines = []
+    for line in text.split("\n"):
+        for part in fold(line, width):
+            lines += _pieces(part, width) if _PLACE.search(part) else [elide(part, width)]
+    return lines
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """Breaks a path behind its slashes; a name in it that is too long, where the column ends."""
+    lines: list[str] = [""]
+    for part in re.findall(r"[^/]*/|[^/]+", word):
+        if cell_len(lines[-1]) + cell_len(part) > width and lines[-1]:
+            lines.append("")
+        for sign in part:
+            if cell_len(lines[-1]) + cell_len(sign) > width:
+                lines.append("")
+            lines[-1] += sign
+    return lines
 
 
 def fit(
@@ -127,9 +136,15 @@ def fit(
         for index in range(len(columns))
     ]
     heads = [max(map(cell_len, column.heading.split()), default=0) for column in columns]
+    names = [_longest_name(row[index] for row in rows) for index in range(len(columns))]
     minimum_widths = [
-        max(head, length if _is_unbroken(column, may_drop=may_drop) else min(length, _LEAST_TEXT))
-        for column, length, head in zip(columns, longest, heads, strict=True)
+        max(
+            head,
+            length
+            if _is_unbroken(column, may_drop=may_drop)
+            else min(length, max(_LEAST_TEXT, name)),
+        )
+        for column, length, head, name in zip(columns, longest, heads, names, strict=True)
     ]
     visible = list(range(len(columns)))
     while sum(minimum_widths[index] for index in visible) + gap * (len(visible) - 1) > room:
@@ -147,6 +162,12 @@ def fit(
         },
         spare,
     )
+
+
+def _longest_name(texts: Iterable[str]) -> int:
+    """Returns the cells of the longest word, up to those that a column has for one at least."""
+    words = (word for text in texts for word in text.split() if not _PLACE.search(word))
+    return min(max(map(cell_len, words), default=0), _LONGEST_NAME)
 
 
 def _is_unbroken(shown_column: ShownColumn, *, may_drop: bool) -> bool:

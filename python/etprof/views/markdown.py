@@ -107,7 +107,7 @@ def _findings(report: Report) -> Iterator[str]:
         yield f"{title.rstrip()}: {escape(finding.summary)}"
         yield f"  Do: {escape(finding.action)}. Explained in {finding.guide}."
     if not report.findings:
-        yield "No finding."
+        yield "No findings."
     if report.answers.rows:
         reference_heading = f"Beside the reference model, {escape(report.reference)}:"
         yield from ("", reference_heading, "", *markdown_table(report.answers))

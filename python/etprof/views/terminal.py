@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
@@ -45,14 +46,14 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
         renderables.insert(0, folded_text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
     renderables.append(folded_text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
-        renderables.append(folded_text(f"Measurement {head.caution}", style="yellow"))
+        renderables.append(folded_text(f"Conditions {head.caution}", style="yellow"))
     if report.warning:
         renderables.append(folded_text(f"Not representative. {report.warning}", style="yellow"))
     renderables += terminal_sections(report.sections, top=top)
     renderables += [folded_text(f"Note: {note}", style="yellow") for note in report.notes]
     if not report.findings:
         checks = "; ".join(report.silent) or "none"
-        return Group(*renderables, folded_text(f"No finding. Checks: {checks}"))
+        return Group(*renderables, folded_text(f"No findings. Checks: {checks}"))
     return Group(
         *renderables,
         _findings_heading(report.findings),
@@ -66,7 +67,7 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     renderables: list[RenderableType] = [folded_text(headline, style=style)]
     if comparison.times is not None:
         renderables.append(
-            folded_text(f"Measurement {comparison.times.validity.badge}", style="dim")
+            folded_text(f"Conditions: {comparison.times.validity.badge}", style="dim")
         )
     renderables += terminal_sections(comparison_sections(comparison), top=top)
     return Group(
@@ -146,7 +147,7 @@ def _lines_of(text: Text, lines: Iterable[str]) -> Iterator[Text]:
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """A table as rich shows it: in columns where they fit, else a paragraph for each row."""
+    """A table as rich shows it; columns that do not fit are left out by priority, and named."""
 
     table: Table
 
@@ -156,26 +157,18 @@ class TerminalTable:
         texts = [[cell.text for cell in row] for row in rows]
         room = options.max_width - _BORDER - 1
         widths = fit(columns, texts, room, gap=_BORDER, may_drop=False)
-        if self.table.title:
-            yield folded_text(self.table.title, style="" if widths else "bold")
+        dropped: list[str] = []
         if widths is None:
-            yield from self._paragraphs(columns, rows)
-        else:
-            spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
-            yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
+            widths = fit(columns, texts, room, gap=_BORDER, may_drop=True) or {}
+            dropped = [c.heading for index, c in enumerate(columns) if index not in widths]
+        if self.table.title:
+            yield folded_text(self.table.title)
+        spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
+        yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
+        if dropped:
+            yield folded_text(f"Left out at this width: {', '.join(dropped)}")
         if self.table.note:
             yield folded_text(self.table.note)
-
-    def _paragraphs(
-        self, columns: list[ShownColumn], rows: list[list[Cell]]
-    ) -> Iterator[FoldedText]:
-        for row in rows:
-            filled = [(c, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
-            spans: list[str | tuple[str, str]] = ["  "]
-            for number, (shown_column, cell) in enumerate(filled):
-                text = UnbrokenLine(cell.text) if shown_column.column.is_whole else cell.text
-                spans += [", " if number else "", f"{shown_column.heading} ", (text, cell.style)]
-            yield folded_text(*spans)
 
 
 def cells_of(table: Table, *, in_ascii: bool) -> tuple[list[ShownColumn], list[list[Cell]]]:
@@ -207,7 +200,7 @@ def _bordered(
 
 
 def _fitted(cell: Cell, shown_column: ShownColumn, width: int) -> Text:
-    is_unbroken = shown_column.column.is_whole or shown_column.column.is_number
+    is_unbroken = shown_column.column.is_number or cell_len(cell.text) <= width
     return Text(cell.text if is_unbroken else "\n".join(folded(cell.text, width)), style=cell.style)
 
 

@@ -64,6 +64,20 @@ def _configured_pairs(
                     yield baseline, candidate
 
 
+def has_declared_pairs(run: RunAnalysis) -> bool:
+    """Whether the run's config names pairs to compare."""
+    return bool(_configured_analysis(run).compare_pairs)
+
+
+def is_declared(one: Side, other: Side) -> bool:
+    """Whether the config of the run that both sides are of names them as a pair, either way round."""
+    if one.run.source != other.run.source:
+        return False
+    declared = _configured_pairs(sides_of(one.run), _configured_analysis(one.run))
+    names = {one.experiment.name, other.experiment.name}
+    return any({a.experiment.name, b.experiment.name} == names for a, b in declared)
+
+
 def _is_selected(side: Side, selection: ComparedSide) -> bool:
     """Whether the side is the named experiment, at the wanted thread count if one is given."""
     experiment, name = side.experiment, selection.experiment

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from etprof.analysis.split.operators import add_parts
 from etprof.backends.backend import CATEGORIES
-from etprof.base.units import count_of, format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio_ends, format_share
 from etprof.statistics.noise import DRIFT, VARIATION
 from etprof.statistics.two_samples import mean_interval
 
@@ -252,7 +252,7 @@ def describe_interval(effect: Effect | None) -> str:
     interval = effect.interval if effect else None
     if interval is None:
         return "the verdict has it within"
-    low, high = format_ratio(interval.low), format_ratio(interval.high)
+    low, high = format_ratio_ends(effect.speed_up if effect else None, interval.low, interval.high)
     return f"the 95 % interval of the speed-up is {low} to {high}"
 
 

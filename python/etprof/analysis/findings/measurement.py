@@ -15,6 +15,7 @@ from etprof.analysis.findings.finding import (
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
+from etprof.base.text import as_operand, command_line
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
@@ -215,13 +216,39 @@ def find_wrong_outputs(subject: Subject, outputs: Sequence[Tensor]) -> Finding |
     checks = subject.run.run.eager_checks[subject.name]
     wrong = [check for check in checks if not check.is_within]
     if wrong:
-        return _wrong(wrong)
+        return _wrong(wrong, _way_to_right(subject))
     compared = {check.parity.index for check in checks}
     odd = [output for output in outputs if output.nonfinite_count and output.index not in compared]
     return _not_finite(odd) if odd else None
 
 
-def _wrong(wrong: Sequence[OutputCheck]) -> Finding:
+def _way_to_right(subject: Subject) -> str:
+    """Says what finds the cause: another vector length that is right, or the operator."""
+    bits = subject.insight.experiment.loaded.svl_bits
+    run = subject.run.run
+    right = {
+        each.loaded.svl_bits
+        for each in run.experiments
+        if each.loaded.svl_bits not in {None, bits}
+        and all(check.is_within for check in run.eager_checks[each.name])
+    }
+    if bits and right:
+        lengths = ",".join(str(number) for number in sorted(filter(None, right)))
+        return (
+            f"leave {bits} out of --sme-vector-bits ({lengths} is right): nothing at that length "
+            "counts"
+        )
+    program = subject.insight.experiment.program
+    asked = program.exported.asked_as if program.exported else None
+    if asked is None:
+        return "export again: that checks the outputs, and exit code 6 names what is wrong"
+    words = ["numerics", as_operand(asked)]
+    words += ["--dtype", program.precision] if program.precision else []
+    words += [] if subject.run.run.is_timed else ["--target", "emulator"]
+    return f"`{command_line(*words)}` names the operator at which values part"
+
+
+def _wrong(wrong: Sequence[OutputCheck], way_out: str) -> Finding:
     return Finding(
         title="The outputs are wrong",
         severity="high",
@@ -232,10 +259,7 @@ def _wrong(wrong: Sequence[OutputCheck]) -> Finding:
         evidence=tuple(
             EvidenceRow(f"output {check.parity.index}", _describe(check)) for check in wrong
         ),
-        action=(
-            "export again, with the numeric check on; if that passes, compare SME modes "
-            "(`etprof profile MODEL --target emulator`) to find the kernel"
-        ),
+        action=way_out,
         ruled_out=("other inputs: the program got those of its export",),
     )
 

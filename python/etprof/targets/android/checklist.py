@@ -36,7 +36,7 @@ def walk(serial: str | None, address: str | None, runner: Path | None) -> list[R
         adb = choose_device(connect(address) if address else serial)
         facts = describe_device(adb)
     except EtprofError as error:
-        return [*checks, ReadinessCheck("device", "missing", str(error), "docs/android.md, the first steps"),
+        return [*checks, ReadinessCheck("device", "missing", str(error), "`etprof docs android`, the first steps"),
                 _skipped("a device first")]  # fmt: skip
     names = (facts.get(key) for key in ("manufacturer", "model", "soc_model", "android_version"))
     device_check = ReadinessCheck(
@@ -110,7 +110,7 @@ def _check_device(
 
 def _check_sme2(adb: Adb, runner: Path | None) -> ReadinessCheck:
     """Asks the runner; without one, reads the kernel's list of CPU features."""
-    way_out = "on and off can be measured on a phone with SME2 alone; docs/android.md"
+    way_out = "on and off can be measured on a phone with SME2 alone; `etprof docs android`"
     if runner is None:
         features = adb.shell("grep -m 1 Features /proc/cpuinfo").stdout.split()
         if "sme2" in features:

@@ -113,7 +113,7 @@ def prepare(adb: Adb, profile: str) -> Path:
     refused = compare_settings(read_settings(adb), profile)
     if refused:
         listed = ", ".join(f"{d.setting} is {d.actual}, not {d.expected}" for d in refused)
-        msg = f"device {adb.serial} did not keep profile {profile}: {listed}; see docs/android.md"
+        msg = f"device {adb.serial} did not keep profile {profile}: {listed}; see `etprof docs android`"
         raise TargetError(msg)
     return path
 

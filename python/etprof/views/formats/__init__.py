@@ -29,7 +29,7 @@ class Format:
     of_all: Callable[[Sequence[Assessment]], Files] | None = None
     """Instead, content by file name of several runs together."""
     check: Callable[[], object] = lambda: None
-    """Raises UsageError when a package that it needs is not installed."""
+    """Raises BuildError when a package that it needs is not installed."""
 
 
 def format_names() -> tuple[str, ...]:

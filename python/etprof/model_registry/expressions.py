@@ -1,13 +1,14 @@
-"""Checks the expressions in an ETRecord, such as the size `2*s0 + 1`; nothing here evaluates one.
+"""Checks the expressions in an ETRecord or a `.pt2`, such as `2*s0 + 1`; nothing here evaluates one.
 
-ExecuTorch's own reader hands them to `sympy.sympify`, which runs them as Python. What may stand in
-one is what PyTorch writes: numbers, symbols, arithmetic, comparisons, and its few functions.
+The readers of ExecuTorch and PyTorch hand them to `sympy.sympify`, which runs them as Python. What may
+stand in one is what PyTorch writes: numbers, symbols, arithmetic, comparisons, and its few functions.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Iterator
 from typing import Final
 
 FUNCTIONS: Final = frozenset(
@@ -40,6 +41,19 @@ _LEVELS: Final = (
 
 class NotAnExpressionError(Exception):
     """Why a text is none; says where."""
+
+
+def find_expressions(document: object) -> Iterator[object]:
+    """Yields every expression in a program's JSON; what is no text is none, and yielded too."""
+    waiting = [document]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(part)
+        elif isinstance(part, dict):
+            waiting.extend(part.values())
+            if "expr_str" in part:
+                yield part["expr_str"]
 
 
 def check_expression(text: str) -> None:

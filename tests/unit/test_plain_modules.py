@@ -1,0 +1,326 @@
+"""A stranger's module: a class, an instance, a function or a `.pt2`, with inputs from the command line."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from etprof.base.errors import EtprofError, ExportError, InputFileError, UsageError
+from etprof.export.model_loading import load_methods
+from etprof.export.request import ExportOptions, ExportRequest
+from etprof.model_registry import registry
+from etprof.model_registry.input_spec import describe_inputs, input_texts, parse_input
+
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.words = nn.Conv2d(3, 8, 3), nn.Embedding(50, 8)
+            self.kinds = nn.Embedding(2, 8)
+
+        def forward(self, image, ids):
+            return self.conv(image).mean((2, 3)) + self.words(ids).mean(1)
+
+    class Digits(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, width, 3), nn.Linear(width * 26 * 26, 10)
+
+        def forward(self, x):
+            return self.head(self.conv(x).flatten(1))
+
+    class Kinds(Net):
+        def forward(self, ids, kinds):
+            return self.words(ids) + self.kinds(kinds)
+
+    class Nothing:
+        pass
+
+    class Half:
+        def get_eager_model(self):
+            return Digits(2)
+
+    def make():
+        return Digits(4)
+
+    def number():
+        return 3
+
+    digits = Digits(2)
+    words = nn.Sequential(nn.Embedding(20, 4), nn.Linear(4, 2))
+    vector = nn.Linear(6, 2)
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file's name, in the working folder."""
+    (tmp_path / "net.py").write_text(textwrap.dedent(NET), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return "net.py"
+
+
+def shapes(name: str, *inputs: str) -> list[str]:
+    """The inputs that a model is exported with."""
+    methods = load_methods(name, None, inputs)
+    forward = methods["forward"]
+    with torch.no_grad():
+        forward.module.eval()(*forward.inputs, **forward.kwarg_inputs)
+    values = [*forward.inputs, *forward.kwarg_inputs.values()]
+    return [f"{value.dtype}{list(value.shape)}".removeprefix("torch.") for value in values]
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("1x3x224x224", "float32[1, 3, 224, 224]"),
+        ("int64:1x17", "int64[1, 17]"),
+        ("torch.int64:1x17", "int64[1, 17]"),
+        ("long:4", "int64[4]"),
+        ("int64[1, 17]", "int64[1, 17]"),
+        ("[2, 3]", "float32[2, 3]"),
+        ("float32[]", "float32[]"),
+        ("half:2x2", "float16[2, 2]"),
+        ("bfloat16:2", "bfloat16[2]"),
+        ("bool:1x4", "bool[1, 4]"),
+        ("uint8:1x4", "uint8[1, 4]"),
+    ],
+)
+def test_shapes_and_types_are_written_as_torch_does(text: str, shape: str) -> None:
+    """U3-3: no flag for inputs."""
+    value = parse_input(text).draw(2)
+    assert f"{value.dtype}{list(value.shape)}" == f"torch.{shape}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3x", "x3", "int64", "complex64:3", "99999999999x9", "1;2", "a=", "int64:"]
+)
+def test_what_is_no_input_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(UsageError, match="--input"):
+        parse_input(text)
+    with pytest.raises(UsageError, match="--input"):
+        ExportRequest("toy_cnn", options=ExportOptions(example_inputs=(text,))).files()
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "taken"),
+    [
+        ("net.py:Net", ("1x3x8x8", "int64:1x17"), ["float32[1, 3, 8, 8]", "int64[1, 17]"]),
+        ("net.py:Net", ("ids=int64:1x5", "1x3x8x8"), ["float32[1, 3, 8, 8]", "int64[1, 5]"]),
+        ("net.py:make", ("4x1x28x28",), ["float32[4, 1, 28, 28]"]),
+        ("net.py:make", (), ["float32[1, 1, 28, 28]"]),
+        ("net.py:digits", (), ["float32[1, 1, 28, 28]"]),
+        ("net.py:words", (), ["int64[1, 16]"]),
+        ("net.py:vector", (), ["float32[1, 6]"]),
+        ("toy_cnn", ("2x3x32x32",), ["float32[2, 3, 32, 32]"]),
+    ],
+)  # fmt: skip
+def test_a_plain_module_is_a_model(
+    net: str, name: str, inputs: tuple[str, ...], taken: list[str]
+) -> None:
+    """U3-3: `profile net.py:Net`, a plain `nn.Module`, was refused with exit code 6."""
+    assert net == "net.py"
+    assert shapes(name, *inputs) == taken
+
+
+def test_integers_are_within_the_smallest_table_that_they_reach(net: str) -> None:
+    """The type table has two rows; ids of the word table would be an error in it."""
+    assert shapes(f"{net}:Kinds", "int64:1x4", "int64:1x4") == ["int64[1, 4]"] * 2
+    method = load_methods(f"{net}:Net", None, ("1x3x8x8", "int64:1x200"))["forward"]
+    assert method.inputs[1].max() > 2
+    assert method.assumption == "integers of the inputs were drawn from 0 to 49"
+
+
+def test_what_was_tried_is_said(net: str) -> None:
+    method = load_methods(f"{net}:make")["forward"]
+    assert method.assumption == (
+        "no input was given: 1x1x28x28 fits its first layer (Conv2d conv); --input sets another"
+    )
+    assert not load_methods("toy_cnn")["forward"].assumption
+
+
+def test_an_instance_is_the_same_in_every_export(net: str) -> None:
+    """An export casts and rewrites a module in place."""
+    first = load_methods(f"{net}:digits")["forward"].module
+    before = first.conv.weight.clone()  # type: ignore[operator, union-attr]
+    first.half()
+    again = load_methods(f"{net}:digits")["forward"].module
+    assert again is not first
+    assert torch.equal(again.conv.weight, before)  # type: ignore[union-attr, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("net.py:Net", "etprof profile net.py:Net --input 1x3x224x224 --input int64:1x17"),
+        ("net.py:Kinds", "etprof profile net.py:Kinds --input"),
+        ("net.py:Nothing", "etprof profile net.py:Net --input 1x3x224x224"),
+        ("net.py:Half", "`etprof docs own_model`"),
+        ("net.py:Missing", "etprof profile net.py:Net --input 1x3x224x224"),
+        ("net.py:Digits", "def make(): return Digits(width=…)`, and name it: net.py:make"),
+        ("net.py:number", "net.py:number() returns a int, not a torch.nn.Module"),
+    ],
+)
+def test_a_refusal_shows_the_command_filled_in(net: str, name: str, command: str) -> None:
+    """U3-3: the message named `docs/own_model.md`, which an installed user does not have."""
+    assert net == "net.py"
+    with pytest.raises(EtprofError) as caught:
+        load_methods(name)
+    assert command in str(caught.value)
+    assert ".md" not in str(caught.value)
+
+
+def test_a_file_of_one_plain_module_needs_no_class_name(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text(
+        "from torch import nn\nclass One(nn.Linear):\n    def __init__(self): super().__init__(3, 2)\n"
+    )
+    assert shapes(str(file)) == ["float32[1, 3]"]
+
+
+def test_inputs_of_files(net: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "image.npy", np.zeros((1, 3, 8, 8), np.float32))
+    torch.save(torch.tensor([[1, 2]]), tmp_path / "ids.pt")
+    torch.save(
+        {"ids": torch.tensor([[1, 2]]), "image": torch.zeros(1, 3, 8, 8)}, tmp_path / "all.pt"
+    )
+    taken = ["float32[1, 3, 8, 8]", "int64[1, 2]"]
+    assert shapes(f"{net}:Net", "image.npy", "ids.pt") == taken
+    assert sorted(shapes(f"{net}:Net", "all.pt")) == taken
+    described = describe_inputs(["ids=ids.pt", "1x3"])
+    assert input_texts(described) == ("ids=ids.pt", "1x3")
+    torch.save(torch.tensor([[1, 3]]), tmp_path / "ids.pt")
+    assert describe_inputs(["ids=ids.pt", "1x3"]) != described, "a file is known by its content"
+
+
+class Evil:
+    """Runs a command when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        import os
+
+        return os.system, ("touch ran",)
+
+
+def test_a_file_of_inputs_is_data(net: str, tmp_path: Path) -> None:
+    """A pickle in `.pt` or `.npy` runs what it names."""
+    torch.save({"image": Evil()}, tmp_path / "evil.pt")
+    np.save(tmp_path / "evil.npy", np.array([Evil()], dtype=object), allow_pickle=True)
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
+    torch.save({"image": 3}, tmp_path / "number.pt")
+    for name in ("evil.pt", "evil.npy", "broken.npy", "number.pt", "missing.npy"):
+        with pytest.raises(InputFileError, match=name):
+            load_methods(f"{net}:Net", None, (name,))
+    assert not (tmp_path / "ran").exists()
+
+
+class Saved(nn.Module):
+    """A module with a dynamic batch, an embedding and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.words(ids))
+        return scores.reshape(ids.shape[0], -1)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    batch = torch.export.Dim("batch", min=2, max=8)
+    program = torch.export.export(
+        Saved().eval(), (torch.zeros(3, 5, dtype=torch.long),), dynamic_shapes=({0: batch},)
+    )
+    path = tmp_path / "net.pt2"
+    torch.export.save(program, path)
+    return path
+
+
+def test_a_saved_program_is_a_model_with_its_inputs_and_dynamic_dimensions(saved: Path) -> None:
+    assert shapes(str(saved)) == ["int64[3, 5]"]
+    method = load_methods(str(saved))["forward"]
+    (dimension,) = method.dynamic_shapes[0].values()
+    assert (dimension.min, dimension.max) == (2, 8)
+    assert shapes(str(saved), "int64:4x5") == ["int64[4, 5]"]
+    assert ExportRequest(str(saved)).files().pte.name == "net_xnnpack_fp16.pte"
+    assert registry.find_model(str(saved)).hash_files()
+
+
+def rewritten(path: Path, change: object) -> Path:
+    """A copy of the archive whose parts are what `change` makes of them."""
+    copy = path.with_name("other.pt2")
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as written:
+        for name in archive.namelist():
+            written.writestr(name, change(name, archive.read(name)))  # type: ignore[operator]
+    return copy
+
+
+def _replace(before: str, after: str) -> object:
+    def change(name: str, part: bytes) -> bytes:
+        return part.replace(before.encode(), after.encode()) if name.endswith(".json") else part
+
+    return change
+
+
+def _pickled_weight(name: str, part: bytes) -> bytes:
+    if name.endswith("weights_config.json"):
+        document = json.loads(part)
+        document["config"]["head.bias"] |= {"use_pickle": True}
+        return json.dumps(document).encode()
+    if name.endswith("weights/weight_1"):
+        import io
+
+        stream = io.BytesIO()
+        torch.save(Evil(), stream)
+        return stream.getvalue()
+    return part
+
+
+def _damage(name: str, part: bytes) -> bytes:
+    return part[:9] if name.endswith(".json") else part
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_replace("torch.ops.aten.linear.default", "torch.hub.load"), "no operator of an export"),
+        (_replace("torch.ops.aten.linear.default", "torch.ops.aten.__class__"), "no operator"),
+        (_replace('"linear"', '"linear=__import__(1)"'), "is no name"),
+        (_replace("\"expr_str\": \"Sym", "\"expr_str\": \"__import__(1)+Sym"), "the expression"),
+        (_replace('"path_name": "weight_0"', '"path_name": "custom_obj_0"'), "pickled object"),
+        (_pickled_weight, "other.pt2"),
+        (_damage, "other.pt2"),
+    ],
+    ids=["function", "attribute", "name", "expression", "object", "pickle", "damaged"],
+)  # fmt: skip
+def test_a_saved_program_is_read_as_data(
+    saved: Path, change: object, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's own reader runs what stands in pickles, expressions and nodes."""
+    monkeypatch.chdir(saved.parent)
+    with pytest.raises(InputFileError, match=reason):
+        load_methods(str(rewritten(saved, change)))
+    assert not (saved.parent / "ran").exists()
+
+
+def test_a_pickled_module_is_told_what_to_do(tmp_path: Path) -> None:
+    torch.save(nn.Linear(2, 2), tmp_path / "net.pt")
+    with pytest.raises(UsageError, match=r"\.pt2 \(torch\.export\.save\)"):
+        registry.find_model(str(tmp_path / "net.pt"))
+
+
+def test_inputs_are_for_models_of_one_method() -> None:
+    with pytest.raises(UsageError, match="leave out --input"):
+        load_methods("decoder", None, ("1x3",))
+    assert ExportError.exit_code == 6

@@ -1,0 +1,160 @@
+"""No printed fact is cut, and no page contradicts itself: three runs at every width, and piped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
+from etprof.tables import findings, report
+from tests.world.host import etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Capabilities, Noise, RunSpec
+
+NOISY = Noise(run=0.02, block=0.08, call=0.05)
+HOST = RunSpec(noise=NOISY)
+EMULATOR = RunSpec(capabilities=Capabilities(platform="emulator"))
+RUNS = {
+    "host": (HOST, ["profile", "m.pte"]),
+    "emulator": (EMULATOR, ["profile", "m.pte", "--target", "emulator"]),
+    "against": (HOST, ["profile", "m.pte", "--against", "a_program_with_a_long_name_fp16.pte"]),
+}
+WAYS: tuple[list[str], ...] = ([], ["--full"])
+WIDTHS = (80, 120, 0)
+"""0 is a pipe, of which nobody knows the width."""
+NUMBER = r"(?:[−-]?\d[\d.,]*)"
+SPEED_UP = re.compile(rf"({NUMBER})×\s+\((?:\d+ %\s+interval\s+)?({NUMBER})×\s+…\s+({NUMBER})×")
+TIME = re.compile(rf"({NUMBER})\s+(ns|µs|ms|s)[\s│]+({NUMBER})\s+…\s+({NUMBER})\s+(ns|µs|ms|s)\b")
+SCALES = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The three runs."""
+    folder = tmp_path_factory.mktemp("facts")
+    for name in ("m.pte", "a_program_with_a_long_name_fp16.pte"):
+        (folder / name).write_bytes(name.encode())
+    for name, (spec, words) in RUNS.items():
+        with simulated_host(lambda spec=spec, **_: SimTarget(spec)):
+            done = etprof(folder, *words, "--blocks", "6", "--out", name)
+        assert done.exit_code == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(folder: Path) -> dict[tuple[str, str, int], str]:
+    """What is printed of each run, briefly and in full, by width."""
+    return {
+        (name, " ".join(way), width): etprof(folder, "analyze", name, *way, columns=width).stdout
+        for name in RUNS
+        for way in WAYS
+        for width in WIDTHS
+    }
+
+
+def value(text: str) -> float:
+    return float(text.replace(",", "").replace("−", "-"))
+
+
+def outside(text: str) -> Iterator[str]:
+    """Points that are not within the interval behind them."""
+    for match in SPEED_UP.finditer(text):
+        point, low, high = map(value, match.groups())
+        if not low <= point <= high:
+            yield match[0]
+    for match in TIME.finditer(text):
+        point, low, high = (value(match[index]) for index in (1, 3, 4))
+        point *= SCALES[match[2]] / SCALES[match[5]]
+        # Each is rounded to three digits, in a unit of its own.
+        if not low * 0.995 <= point <= high * 1.005:
+            yield match[0]
+
+
+def test_every_point_is_inside_its_interval(pages: dict[tuple[str, str, int], str]) -> None:
+    """U3-1: "speed-up 1.6× (95 % interval 1.26× … 1.57×)"."""
+    seen = 0
+    for page, text in pages.items():
+        assert list(outside(text)) == [], page
+        seen += len(SPEED_UP.findall(text)) + len(TIME.findall(text))
+    assert seen > 50
+
+
+@given(st.floats(0.01, 2000), st.floats(0, 1.5), st.floats(0, 3))
+def test_a_speed_up_and_its_ends_are_rounded_together(
+    point: float, below: float, above: float
+) -> None:
+    """U3-1: the point was rounded by half the width, the ends to three digits."""
+    low, high = point / (1 + below), point * (1 + above)
+    shown = value(format_ratio(point, (high - low) / 2).rstrip("×"))
+    least, most = (value(text.rstrip("×")) for text in format_ratio_ends(point, low, high))
+    assert least <= shown <= most
+
+
+@given(st.floats(1, 1e10), st.floats(0, 1), st.floats(0, 1))
+def test_a_time_is_inside_its_interval(point: float, below: float, above: float) -> None:
+    text = f"{format_duration(point)} {format_interval(point / (1 + below), point * (1 + above))}"
+    assert list(outside(text)) == []
+
+
+def test_the_example_of_the_defect() -> None:
+    """U3-1: to the letter."""
+    assert format_ratio(1.5524, (1.5670 - 1.2618) / 2) == "1.55×"
+    assert format_ratio_ends(1.5524, 1.2618, 1.5670) == ("1.26×", "1.57×")
+
+
+def cut_places(text: str) -> list[str]:
+    """Each `…` that is neither between two numbers nor in the middle of one long name."""
+    plain = re.sub(r"[│┃]", " ", text)
+    left = re.sub(rf"({NUMBER}(?:\s*(?:×|ns|µs|ms|s|%|MiB))?)\s+…\s+(?={NUMBER})", r"\1 to ", plain)
+    left = re.sub(r"\b\w*_\w{6,}…\w{6,}", "a_name_of_more_than_24_letters", left)
+    return [left[max(0, place.start() - 30) : place.end() + 10] for place in re.finditer("…", left)]
+
+
+def test_nothing_is_cut(pages: dict[tuple[str, str, int], str]) -> None:
+    """U3-2: "an inference takes 6.03 …", "fewer than 20 …" at 80 columns or in a pipe."""
+    for page, text in pages.items():
+        assert cut_places(text) == [], page
+    assert cut_places("an inference takes 6.03 …") != []
+
+
+def test_a_table_stays_a_table_and_names_what_it_leaves_out(folder: Path) -> None:
+    """U3-4: "operator native_call_mean.out, where portable, calls 1, median …" at 80 columns."""
+    texts = {
+        width: etprof(folder, "analyze", "host", "--full", columns=width).stdout
+        for width in (80, 400)
+    }
+    assert texts[80].count("┏") == texts[400].count("┏") > 10
+    assert "Left out at this width" not in texts[400]
+    assert re.findall(r"^Left out at this width: (.*)", texts[80], re.MULTILINE)
+    # AND what answers the question goes last
+    for dropped in re.findall(r"^Left out at this width: (.*)", texts[80], re.MULTILINE):
+        assert not {"mean", "reason", "doubt", "speed-up"} & set(dropped.split(", "))
+    assert not re.search(r"^  \w+ .*, (where|calls|median|verdict) ", texts[80], re.MULTILINE)
+
+
+def test_sentences_are_the_same_words_at_every_width(
+    pages: dict[tuple[str, str, int], str],
+) -> None:
+    """U3-2: a reason ended in the middle."""
+    for name in RUNS:
+        first, second = (
+            re.split(r"(?m)Where the time|Convolutions and|^F\d", pages[name, "", width])[0].split()
+            for width in (80, 120)
+        )
+        assert first == second
+
+
+def test_one_state_has_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U3-6: "No rule fired." on a page, "No finding." in Markdown, "No check found anything." here."""
+    for module in (findings, report):
+        monkeypatch.setattr(module, "shown_findings", lambda _: [], raising=False)
+    for words in (["analyze", "host"], ["analyze", "host", "--full"]):
+        assert "No findings." in etprof(folder, *words).stdout
+    assert etprof(folder, "report", "host", "--out", "quiet").exit_code == 0
+    assert "No findings." in (folder / "quiet" / "report.md").read_text()
+    assert "<p>No findings." in (folder / "quiet" / "report.html").read_text()
