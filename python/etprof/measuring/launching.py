@@ -107,6 +107,12 @@ class Launcher:
             return self._of_steps(replace(request, generation=None, outputs=outputs), experiment)
         # One of the launches that split writes what it computed; generations leave tokens.
         output_folder = None if launch.block or request.generation else outputs
+        has_state = self._program_of(experiment).steps > 1
+        if output_folder and has_state:
+            if is_timed:  # a launch of its own keeps the outputs of all inferences
+                output_folder = None
+            else:
+                request = self._of_steps(request, experiment)
         clock = files.file(f"{suffix}_clock.json") if self._has_clock(experiment) else None
         etdump = files.file(f"{suffix}.etdump")
         return replace(request, etdump=etdump, kernel_trace=clock, outputs=output_folder)
@@ -118,8 +124,7 @@ class Launcher:
             return request
         return replace(
             request,
-            iterations=program.steps - 1,
-            warmup=0,
+            iterations=max(request.iterations or 1, program.steps - 1),
             inputs=program.inputs_of_steps or request.inputs,
             step_inputs=bool(program.inputs_of_steps),
             output_steps=program.steps,

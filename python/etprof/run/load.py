@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,9 +30,9 @@ from etprof.run.directory import (
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
-from etprof.run.program import ExpectedStep, ExportManifest, LoadedProgram
+from etprof.run.program import ExportManifest, LoadedProgram, load_expected
 from etprof.run.runner_result import read_result
-from etprof.run.tensors import load_outputs, load_tensor
+from etprof.run.tensors import load_outputs
 
 if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump, LongETDump
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from etprof.run.kernel_trace import InstructionCounts, KernelTrace
     from etprof.run.manifest import Experiment, Manifest, MeasuredProgram, Purpose
     from etprof.run.peaks import Peaks
-    from etprof.run.program import TensorFile
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
 
@@ -539,45 +537,12 @@ def _load_programs(
         file = run / name_of_program(EXPORT_MANIFEST, name)
         exported = _try_read(partial(read_export, file), problems) if file.is_file() else None
         program = LoadedProgram(name, measured_program, report, exported)
-        yield replace(
-            program,
-            steps={
-                step.step: ExpectedStep(
-                    *(_load_expected(program, files) for files in (step.references, step.converted))
-                )
-                for step in (program.method.every_step if program.method else ())
-            },
-        )
+        yield replace(program, steps=load_expected(program))
 
 
 def read_export(path: Path) -> ExportManifest:
     """Reads what the export says of its program; raises InputFileError for a damaged file."""
     return read_record(ExportManifest, path, way_out="export the model again and measure it")
-
-
-def _load_expected(
-    program: LoadedProgram, tensors: Iterable[TensorFile]
-) -> dict[int, StoredTensor]:
-    """Reads an eager model's outputs beside the program, where they are still the export's.
-
-    None for other inputs than the export's: what the outputs should be is then not known.
-    """
-    method, model = program.method, program.model
-    if method is None or model is None:
-        return {}
-    examples = tuple(tensor.sha256 for tensor in method.inputs if tensor.path is not None)
-    if (program.inputs or ()) != examples or None in examples:
-        return {}
-    folder, loaded = Path(model.path or "").parent, {}
-    for index, expected in enumerate(tensors):
-        path = (folder / (expected.path or "")).resolve()
-        # The path comes from an untrusted file: one outside the folder is not the export's.
-        if not path.is_relative_to(folder.resolve()) or not path.is_file():
-            continue
-        tensor = load_tensor(path, expected.dtype, expected.shape)
-        if hashlib.sha256(tensor.data).hexdigest() == expected.sha256:
-            loaded[index] = tensor
-    return loaded
 
 
 def _load_reference(measured: Run) -> Run | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,8 +21,11 @@ from etprof.run.directory import (
     safe_name,
 )
 from etprof.run.manifest import FileIdentity, GitState
+from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from etprof.run.delegation import MethodReport
     from etprof.run.manifest import MeasuredModel, MeasuredProgram
     from etprof.run.tensors import StoredTensor
@@ -372,6 +376,39 @@ class LoadedProgram:
         if self.model is None or self.model.content is None:
             return None
         return self.model.content, self.model.method, self.inputs
+
+
+def load_expected(program: LoadedProgram) -> dict[int, ExpectedStep]:
+    """Reads what inferences should give, by their number; of other inputs than the export's nothing."""
+    return {
+        step.step: ExpectedStep(
+            *(_load_tensors(program, files) for files in (step.references, step.converted))
+        )
+        for step in (program.method.every_step if program.method else ())
+    }
+
+
+def _load_tensors(program: LoadedProgram, tensors: Iterable[TensorFile]) -> dict[int, StoredTensor]:
+    """Reads an eager model's outputs beside the program, where they are still the export's.
+
+    None for other inputs than the export's: what the outputs should be is then not known.
+    """
+    method, model = program.method, program.model
+    if method is None or model is None:
+        return {}
+    examples = tuple(tensor.sha256 for tensor in method.inputs if tensor.path is not None)
+    if (program.inputs or ()) != examples or None in examples:
+        return {}
+    folder, loaded = Path(model.path or "").parent, {}
+    for index, expected in enumerate(tensors):
+        path = (folder / (expected.path or "")).resolve()
+        # The path comes from an untrusted file: one outside the folder is not the export's.
+        if not path.is_relative_to(folder.resolve()) or not path.is_file():
+            continue
+        tensor = load_tensor(path, expected.dtype, expected.shape)
+        if hashlib.sha256(tensor.data).hexdigest() == expected.sha256:
+            loaded[index] = tensor
+    return loaded
 
 
 def load_export_manifest(model: Path) -> ExportManifest | None:

@@ -1,0 +1,106 @@
+"""Models as public reports have them: right ones export, wrong ones do not, and the reason is true.
+
+`python -m tests.reports` runs all of them in every precision; here are a few of each kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from etprof.base.errors import ExportError
+from etprof.cli import main
+from etprof.export import upstream
+from etprof.export.exporter import export_model
+from etprof.export.request import ExportRequest
+from tests.reports.files import write_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = ("Counter", "KeyValueCache", "Assigned")
+
+
+def export(folder: Path, model: str, arguments: str = "") -> dict[str, Any]:
+    """Exports a stateful model in float32; returns its manifest."""
+    name = write_model(folder, "stateful", model, arguments)
+    request = ExportRequest(name, precision="fp32", outdir=folder)
+    export_model(request)
+    manifest: dict[str, Any] = json.loads(request.files().manifest.read_text())
+    return manifest
+
+
+@pytest.mark.parametrize("model", QUICK)
+def test_a_right_program_with_state_exports(tmp_path: Path, model: str) -> None:
+    """S-1: the program's second inference was held against eager's first."""
+    method = export(tmp_path, model)["methods"]["forward"]
+    assert method["state"]
+    assert [step["step"] for step in method["steps"]] == [2, 3, 4]
+    checked = [output["step"] for output in method["check"]["outputs"]]
+    assert checked == [1, 2, 3, 4]
+    assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
+
+
+@pytest.mark.parametrize("model", QUICK)
+def test_a_wrong_state_is_refused(tmp_path: Path, model: str) -> None:
+    """S-1: a state that goes wrong at the first inference shows at the second, or later."""
+    with pytest.raises(ExportError, match=r"at inference 2 of 4, output 0 has") as refused:
+        export(tmp_path, model, "is_wrong=True")
+    # A cache whose position stays gives what an empty one does.
+    starts_anew = "every inference starts anew" in str(refused.value)
+    assert starts_anew == (model == "KeyValueCache")
+
+
+def test_state_that_is_no_buffer_is_named(tmp_path: Path) -> None:
+    """S-1: an attribute of Python's is a constant of the program."""
+    with pytest.raises(ExportError, match="calls change 'calls', which the program does not carry"):
+        export(tmp_path, "Forgotten")
+
+
+def test_an_initial_state_that_was_not_exported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-1: without ExecuTorch's pass the buffer begins as zeros, or whatever is there."""
+
+    class NoPass(upstream.InitializedMutableBufferPass):  # type: ignore[misc]
+        def __init__(self, patterns: list[str]) -> None:
+            super().__init__([])
+            del patterns
+
+    monkeypatch.setattr(upstream, "InitializedMutableBufferPass", NoPass)
+    with pytest.raises(
+        ExportError, match="lacks the initial state of buffer 'state', which starts at zero"
+    ):
+        export(tmp_path, "Counter")
+
+
+def test_a_run_holds_each_inference_against_the_same_of_eager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-1, on a device: after any number of launches and warm-ups the verdict is that of the first ones."""
+    monkeypatch.chdir(tmp_path)
+    model = write_model(tmp_path, "stateful", "Counter")
+    briefly = ["--blocks", "2", "--iterations", "2", "--min-seconds", "0.01"]
+    assert main(["profile", model, "--dtype", "fp32", *briefly]) == 0
+    (run,) = tmp_path.glob("out_*/runs/*")
+    kept = sorted(path.name for path in run.glob("*/*_outputs/*"))
+    assert kept == ["output_0.bin", *(f"output_0_step_{step}.bin" for step in (2, 3, 4))]
+    assert main(["validate", str(run)]) == 0
+    # AND GIVEN a third inference that should give something else, it is named
+    (pte,) = tmp_path.glob("out_*/artifacts/*.pte")
+    manifest = pte.with_name(f"{pte.name}.json")
+    document = json.loads(manifest.read_text())
+    third = document["methods"]["forward"]["steps"][1]
+    for entry in (*third["references"], *third["converted"]):
+        file = pte.parent / entry["path"]
+        file.write_bytes((np.fromfile(file, "<f4") + 1).tobytes())
+        entry["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(document))
+    other = tmp_path / "other"
+    assert main(["profile", str(pte), *briefly, "--out", str(other)]) == ExportError.exit_code
+    (note, *_) = json.loads((other / "manifest.json").read_text())["notes"]
+    assert "at inference 3 of 4, output 0 has" in note
