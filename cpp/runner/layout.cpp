@@ -1,36 +1,17 @@
 #include "layout.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace etprof {
-namespace {
-
-constexpr std::size_t kDigits = 4;
-
-/// The number in four digits; -1 for any other character.
-int four_digits(const char* text) {
-    int value = 0;
-    for (std::size_t i = 0; i < kDigits; ++i) {
-        if (text[i] < '0' || text[i] > '9') {
-            return -1;
-        }
-        value = 10 * value + (text[i] - '0');
-    }
-    return value;
-}
-
-}  // namespace
 
 LayoutShift parse_layout_shift(const char* text) {
-    if (text == nullptr || std::strlen(text) != 2 * kDigits + 1 || text[kDigits] != ',') {
-        return {};
-    }
-    const int heap = four_digits(text), stack = four_digits(text + kDigits + 1);
-    if (heap < 0 || stack < 0) {
-        return {};
-    }
-    return {static_cast<std::size_t>(heap), static_cast<std::size_t>(stack)};
+    unsigned heap = 0, stack = 0;
+    int end = 0;
+    const bool is_shift = text != nullptr && std::strlen(text) == 9 &&
+                          std::sscanf(text, "%4u,%4u%n", &heap, &stack, &end) == 2 && end == 9;
+    return is_shift ? LayoutShift{heap, stack} : LayoutShift{};
 }
 
 int call_shifted(LayoutShift shift, int (*function)(void*), void* argument) {
