@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from rich.console import Console
 from sqlalchemy import event, select, text, update
@@ -276,3 +277,28 @@ def test_keys_are_asked_for_up_to_the_largest_number(session: Session) -> None:
     """A damaged store that pins a run of that number ended the dashboard as a fault of etprof's own."""
     assert list_keys(session, 2**63 - 8, 1000) == {}
     assert len(list_keys(session, 1, 2)) == 2
+
+
+def largest_triangles(values: list[float], most: int) -> list[int]:
+    """Steinarsson's algorithm, a loop at a time; `edges` are the first points of the buckets."""
+    edges = np.linspace(1, len(values) - 1, most - 1).astype(int).tolist()
+    chosen = [0]
+    for first, end, after in zip(edges, edges[1:], [*edges[2:], len(values)], strict=False):
+        following = range(end, after)
+        x, y = np.mean(following), np.mean([values[i] for i in following])
+        last = chosen[-1]
+
+        def area(i: int, last: int = last, x: float = float(x), y: float = float(y)) -> float:
+            return abs((last - x) * (values[i] - values[last]) - (last - i) * (y - values[last]))
+
+        chosen.append(max(range(first, end), key=area))
+    return [*chosen, len(values) - 1]
+
+
+@pytest.mark.parametrize("most", [3, 4, 7, 20])
+def test_points_are_those_of_the_largest_triangles(most: int) -> None:
+    for seed in range(5):
+        values = np.random.default_rng(seed).normal(size=61).cumsum().tolist()
+        assert choose_points(values, most) == largest_triangles(values, most)
+    # AND as many as there may be are all of them
+    assert choose_points(values[:most], most) == list(range(most))
