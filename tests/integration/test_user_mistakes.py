@@ -21,7 +21,7 @@ MISTAKES = {
         2,
         (
             f"no model is called 'toy_cn'; did you mean 'toy_cnn'? known: {', '.join(find_models())}; "
-            "or give path/to/file.py:Class"
+            "or give path/to/file.py:Class or FILE.pt2"
         ),
     ),
     "missing program": (
