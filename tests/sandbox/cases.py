@@ -149,6 +149,7 @@ CASES: Final = (
             ("doctor", 0, 3),
             ("emulator status", 0, 3),
             ("completion bash", 0),
+            ("docs", 0),
             ("config schema", 0),
         )
     ),

@@ -411,8 +411,11 @@ def test_a_check_formats_numbers_as_everything_does(form: str) -> None:
     assert format_range("change", -0.0123, 0.0001) in cells
 
 
-def test_changes_fail_until_they_are_meant(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_fail_until_they_are_meant(
+    make: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """N5: `history changes` had no exit code."""
+    monkeypatch.setenv("COLUMNS", "200")
     history = make(0.01)
     for _ in range(10):
         history.add()
@@ -423,7 +426,7 @@ def test_changes_fail_until_they_are_meant(make: Make, capsys: pytest.CaptureFix
     assert command(history, "changes", "--fail") == 1
     assert command(history, "pin", "meant", str(slow)) == 0
     assert command(history, "changes", "--fail") == 0
-    assert re.search(r"probability (9[5-9]|100)\.\d %", capsys.readouterr().out)
+    assert re.search(r"  (9[5-9]|100)\.\d %  worse", capsys.readouterr().out)
 
 
 def test_a_step_that_may_be_a_drift_is_told_so(

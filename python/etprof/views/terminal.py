@@ -158,15 +158,34 @@ class TerminalTable:
         room = options.max_width - _BORDER - 1
         widths = fit(columns, texts, room, gap=_BORDER, may_drop=False)
         dropped: list[str] = []
+        below: list[int] = []
         if widths is None:
             widths = fit(columns, texts, room, gap=_BORDER, may_drop=True) or {}
-            dropped = [c.heading for index, c in enumerate(columns) if index not in widths]
+            below = [
+                index
+                for index, column in enumerate(columns)
+                if column.column.is_whole
+                and any(cell_len(row[index]) > widths.get(index, 0) for row in texts)
+            ]
+            dropped = [
+                column.heading
+                for index, column in enumerate(columns)
+                if index not in widths and index not in below
+            ]
+            widths = {index: width for index, width in widths.items() if index not in below}
         if self.table.title:
             yield folded_text(self.table.title)
         spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
         yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
         if dropped:
             yield folded_text(f"Left out at this width: {', '.join(dropped)}")
+        for row in rows if below else ():
+            for index in below:
+                # A path is one piece, so that it can be copied.
+                text = UnbrokenLine(row[index].text)
+                yield folded_text(
+                    f"{row[0].text}, {columns[index].heading}: ", (text, row[index].style)
+                )
         if self.table.note:
             yield folded_text(self.table.note)
 
