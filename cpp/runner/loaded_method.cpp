@@ -12,6 +12,9 @@ using executorch::runtime::Error;
 
 constexpr char kExportAgain[] = "export it again, or copy it again if it was cut short";
 
+constexpr char kLeaveOut[] =
+    "its delegate does not take that operator: `etprof export` of the model leaves it outside";
+
 std::string list_backends() {
     std::string names;
     for (std::size_t i = 0; i < executorch::runtime::get_num_registered_backends(); ++i) {
@@ -70,18 +73,25 @@ void LoadedModule::require_method(const std::string& name) {
     if (error == Error::InvalidProgram || error == Error::InvalidExternalData) {
         throw RunnerError(ExitCode::kModel, method + " is damaged (" + reason + ")", kExportAgain);
     }
+    // A delegate that was read and takes an operator not has nothing to do with files.
+    const bool is_refused = !find_runtime_error("xnn_status_").empty();
     throw RunnerError(ExitCode::kMethod, method + " cannot be loaded (" + reason + ")",
-                      options_.data_path ? "check that program and data file belong together"
-                                         : "give its weights with --data if it has them apart, or "
-                                           "export it with this version of ExecuTorch");
+                      is_refused ? kLeaveOut
+                      : options_.data_path
+                          ? "check that program and data file belong together"
+                          : "give its weights with --data if it has them apart, or "
+                            "export it with this version of ExecuTorch");
 }
 
 void LoadedModule::require_executed(Error error, const std::string& method) const {
     if (error != Error::Ok) {
-        throw RunnerError(
-            ExitCode::kExecution,
-            "'" + method + "' of " + options_.model_path + " failed (" + reason_for(error) + ")",
-            "check that the inputs are what the model expects");
+        const std::string place = find_runtime_error("failed at instruction");
+        throw RunnerError(ExitCode::kExecution,
+                          "'" + method + "' of " + options_.model_path + " failed (" +
+                              reason_for(error) + (place.empty() ? "" : "; " + place) + ")",
+                          place.empty() ? "check that the inputs are what the model expects"
+                                        : "a kernel refuses what it is given: check the inputs, or "
+                                          "ask `etprof export` of the model which operator it is");
     }
     if (phases_ != nullptr && !phases_->has_room()) {
         throw RunnerError(ExitCode::kOutput, "there is no room for a larger ETDump",

@@ -14,7 +14,7 @@ import pytest
 
 from etprof.base.errors import ExportError
 from etprof.cli import main
-from etprof.export import upstream
+from etprof.export import lowering, upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from tests.reports.files import write_model
@@ -25,10 +25,18 @@ if TYPE_CHECKING:
 QUICK = ("Counter", "KeyValueCache", "Assigned")
 
 
-def export(folder: Path, model: str, arguments: str = "") -> dict[str, Any]:
-    """Exports a stateful model in float32; returns its manifest."""
-    name = write_model(folder, "stateful", model, arguments)
-    request = ExportRequest(name, precision="fp32", outdir=folder)
+def export(
+    folder: Path,
+    model: str,
+    arguments: str = "",
+    *,
+    module: str = "stateful",
+    precision: str = "fp32",
+    strict: bool = False,
+) -> dict[str, Any]:
+    """Exports a model of tests/reports; returns its manifest."""
+    name = write_model(folder, module, model, arguments)
+    request = ExportRequest(name, precision=precision, outdir=folder, strict=strict)
     export_model(request)
     manifest: dict[str, Any] = json.loads(request.files().manifest.read_text())
     return manifest
@@ -104,3 +112,54 @@ def test_a_run_holds_each_inference_against_the_same_of_eager(
     assert main(["profile", str(pte), *briefly, "--out", str(other)]) == ExportError.exit_code
     (note, *_) = json.loads((other / "manifest.json").read_text())["notes"]
     assert "at inference 3 of 4, output 0 has" in note
+
+
+REFUSED = [
+    ("Windows", "fp32", "linear.default of module project", "Failed to define tensor"),
+    ("PaddedShuffle", "int8", "constant_pad_nd.default", "Failed to create StaticConstantPad node"),
+]
+
+
+@pytest.mark.parametrize(("model", "precision", "operator", "reason"), REFUSED)
+def test_what_xnnpack_refuses_stays_outside_and_is_named(
+    tmp_path: Path, model: str, precision: str, operator: str, reason: str
+) -> None:
+    """S-2: the advice was to give weights with --data, or to export with this version."""
+    manifest = export(tmp_path, model, module="refused", precision=precision)
+    named = [fallback for fallback in manifest["fallbacks"] if operator in fallback["name"]]
+    assert named
+    assert reason in named[0]["reason"]
+    assert "refused.py:" in named[0]["name"]
+
+
+def test_strict_exports_end_where_others_fall_back(tmp_path: Path) -> None:
+    """S-2: the operator is named with its module and line, and the way out is a true one."""
+    with pytest.raises(ExportError, match=r"refuses .*refused\.py:\d+.*leave --strict out"):
+        export(tmp_path, "Windows", module="refused", strict=True)
+
+
+@pytest.mark.parametrize("model", ["ScaledSum", "ScaledBatches"])
+def test_factors_of_a_product_and_a_sum_are_kept(tmp_path: Path, model: str) -> None:
+    """S-2: XNNPACK got the product without them, and the outputs were wrong by half."""
+    method = export(tmp_path, model, module="refused")["methods"]["forward"]
+    (output,) = method["check"]["outputs"]
+    assert output["snr_db"] is None or output["snr_db"] > 100
+
+
+@pytest.mark.parametrize(("model", "precision"), [("Volumes", "fp16"), ("GrowingVolumes", "fp32")])
+def test_convolutions_over_volumes_are_sums_over_images(
+    tmp_path: Path, model: str, precision: str
+) -> None:
+    """S-2: ExecuTorch has no kernel for them; the advice was to check the inputs."""
+    method = export(tmp_path, model, module="refused", precision=precision)["methods"]["forward"]
+    assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
+
+
+def test_a_kernel_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-2: "check that the inputs are what the model expects", and they were."""
+    monkeypatch.setattr(lowering, "flatten_volumes", lambda program: program)
+    expected = (
+        r"refuses convolution\.default of module layers\.0 \(.*refused\.py:\d+.* has no kernel"
+    )
+    with pytest.raises(ExportError, match=expected):
+        export(tmp_path, "Volumes", module="refused")

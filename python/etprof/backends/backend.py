@@ -131,9 +131,13 @@ class Exporter:
         *,
         per_operator: bool,
         rewrites: Collection[str] = (),
+        outside: Collection[str] = (),
     ) -> list[Any]:
-        """Returns ExecuTorch's partitioners, in their order; none without a delegate."""
-        del rules, precisions, per_operator, rewrites
+        """Returns ExecuTorch's partitioners, in their order; none without a delegate.
+
+        Operators of the traced graph that are called as one of `outside` are left out.
+        """
+        del rules, precisions, per_operator, rewrites, outside
         return []
 
     def rewrites(self) -> Sequence[type[Rewrite]]:
@@ -183,6 +187,11 @@ class Exporter:
         What work the nodes do is told later. Bookkeeping only picks a result or (de)quantises, sharing its operator's handle.
         """
         del blob, nodes, is_bookkeeping
+        return []
+
+    def find_refused(self, said: str, nodes: Sequence[DelegateNode]) -> list[DelegateNode]:
+        """Returns the nodes that the runtime's error is about; none where it does not say."""
+        del said, nodes
         return []
 
     def weight_bytes(self, blob: bytes) -> int | None:

@@ -112,6 +112,8 @@ def _add_lowering(parser: argparse.ArgumentParser) -> None:
          {"default": ()}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
+        ("--strict", bool, "",
+         "fail where the runtime refuses an operator of the delegate, instead of leaving it outside"),
     )  # fmt: skip
 
 
@@ -170,6 +172,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
         },
         text=arguments.text,
         tokenizer=arguments.tokenizer,
+        strict=arguments.strict,
         options=ExportOptions(
             **{
                 **{
@@ -230,6 +233,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         kinds_table,
         share_of_work,
         summary_table,
+        tell_fallbacks,
         undelegated_tables,
     )
 
@@ -243,7 +247,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
     brief = Brief(
         (
             AnswerLine(headline(manifest, report)),
-            *map(AnswerLine, remarks),
+            *map(AnswerLine, (*remarks, *tell_fallbacks(manifest))),
             *_detail_lines(manifest, report),
         ),
         bar=share_of_work(report),

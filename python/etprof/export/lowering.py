@@ -21,6 +21,7 @@ from etprof.export.changes import half_constants, half_sums
 from etprof.export.changes.embeddings import fuse_look_ups
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
+from etprof.export.changes.volumes import flatten_volumes
 from etprof.export.request import BLOCK_MULTIPLE, parse_precision
 from etprof.export.state import STEPS, list_changes, take_state, unchanged_buffers, vary_inputs
 from etprof.model_registry.eager_model import checked_inputs
@@ -152,7 +153,7 @@ def _trace(
         is_data = "GuardOnDataDependentSymNode" in msg
         raise ExportError(f"{msg}; {_NO_BRANCH if is_data else _REWRITE}") from error
     sys.stderr.write(printed.getvalue())
-    return program
+    return flatten_volumes(program)
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,12 @@ def lower(
     backend: str,
     options: ExportOptions,
     constants: Mapping[str, int] | None = None,
+    outside: Collection[str] = (),
 ) -> LoweredProgram:
     """Lowers traced methods to the edge dialect and gives `backend` what it can take.
 
-    Each of `constants` becomes a method without inputs that tells it.
+    Each of `constants` becomes a method without inputs that tells it. Traced operators that are
+    called as one of `outside` stay out of delegates.
     """
     exporter = BY_NAME[backend].exporter()
     partitioners = exporter.make_partitioners(
@@ -189,6 +192,7 @@ def lower(
         options.config_precisions,
         per_operator=options.per_op_mode,
         rewrites=options.rewrites,
+        outside=outside,
     )
     clamped = {name: half_constants.clamp(program) for name, program in programs.items()}
     with (

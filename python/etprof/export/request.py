@@ -202,6 +202,8 @@ class ExportRequest:
     """What a language model reads to be held against the float32 one; None: etprof's own."""
     tokenizer: Path | None = None
     """Makes its ids; None: bytes, or the ids that the file lists."""
+    strict: bool = False
+    """An operator that the backend's runtime refuses is an error, not left outside."""
     allow_inaccurate: bool = False
     """A program whose outputs are wrong is no error; it carries its verdicts all the same."""
 

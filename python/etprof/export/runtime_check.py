@@ -23,6 +23,7 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
+from etprof.export.changes.fallbacks import RefusedProgramError
 from etprof.export.state import follow_steps, run_apart, unchanged_buffers
 from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision, worst_step
 from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
@@ -357,9 +358,10 @@ def _run(program: Path, method: str, arguments: list[str]) -> None:
         raise ExportError(msg + ", ".join(missing))
     if completed.exit_code < 0:
         msg = f"method {method!r} crashes ExecuTorch's runtime, as it would on a device: {detail}"
-    else:
-        msg = f"ExecuTorch's runtime cannot execute method {method!r}: {detail}"
-    raise ExportError(msg)
+        raise ExportError(msg)
+    # The runner's way out is for whoever was given the program.
+    reason = re.search(r"\((.*)\): ", detail)
+    raise RefusedProgramError(method, reason[1] if reason else detail)
 
 
 def _read_output(folder: Path, record: dict[str, Any], order: list[int]) -> torch.Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,12 @@ from etprof.export import (
     upstream,
 )
 from etprof.export.changes.embeddings import quantize_embeddings
+from etprof.export.changes.fallbacks import (
+    MOST_FALLBACKS,
+    RefusedProgramError,
+    explain_refusal,
+    find_fallbacks,
+)
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
 from etprof.export.quality.text_quality import TextReader, load_text
@@ -57,7 +64,7 @@ if TYPE_CHECKING:
     from etprof.export.stages import StageClock
     from etprof.export.state import EagerSteps
     from etprof.run.accuracy import TextQuality
-    from etprof.run.program import ScopeCatch
+    from etprof.run.program import Fallback, ScopeCatch
 
 
 SEED = 0
@@ -80,32 +87,68 @@ class ExportSession:
     """What was taken for inputs that nobody gave in full."""
     reader: TextReader | None = None
     """Reads a text with what is a language model; None where nobody asks."""
+    fallbacks: dict[str, Fallback] = field(default_factory=dict)
+    """Operators that the runtime refused, by the names of the traced ones."""
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
         with upstream.quiet_upstream() as log, torch.random.fork_rng(devices=[]):
             self.rewriting = plan_rewriting(self.request)
-            options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
             text = load_text(self.request.text, self.request.tokenizer)
             self.reader = TextReader(text)
             torch.manual_seed(SEED)
             prepared = self.prepare()
             traced = self._trace(prepared)
-            with self.clock.stage("lower"):
-                constants = model_loading.load_constants(self.request.model)
-                lowered = lowering.lower(traced, self.request.backend, options, constants)
-                self.rewriting.operators += lowered.rewritten
+            self._write(traced, prepared, log)
+
+    def _write(
+        self,
+        traced: Mapping[str, torch.export.ExportedProgram],
+        prepared: PreparedMethods,
+        log: list[str],
+    ) -> None:
+        """Lowers and writes; what the runtime refuses stays outside the delegate the next time."""
+        options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
+        references = {
+            name: _with_dtypes(values.of(1), lowering.output_dtypes(traced[name]))
+            for name, values in prepared.references.items()
+        }
+        files, counted = self.files, Counter(self.rewriting.operators)
+        while True:
+            lowered = self._lower(traced, options)
+            self.rewriting.operators = counted + lowered.rewritten
             with self.clock.stage("make program"):
                 program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
-            references = {
-                name: _with_dtypes(values.of(1), lowering.output_dtypes(traced[name]))
-                for name, values in prepared.references.items()
-            }
-            files = self.files
-            with staged_folder(
-                files.pte.parent, last=files.manifest.name, family=files.every()
-            ) as folder:
-                ExportOutput(self, folder, log, prepared, lowered, program, references).write()
+            try:
+                with staged_folder(
+                    files.pte.parent, last=files.manifest.name, family=files.every()
+                ) as folder:
+                    ExportOutput(self, folder, log, prepared, lowered, program, references).write()
+            except RefusedProgramError as error:
+                emitted = program.exported_program(error.method).graph_module
+                operators.add_instructions(lowered.methods[error.method], emitted)
+                fallbacks = find_fallbacks(error, lowered)
+                is_known = fallbacks.keys() <= self.fallbacks.keys()
+                if self.request.strict or is_known or len(self.fallbacks) >= MOST_FALLBACKS:
+                    raise explain_refusal(error, lowered, fallbacks) from error
+                self.fallbacks |= fallbacks
+            else:
+                return
+
+    def _lower(
+        self, traced: Mapping[str, torch.export.ExportedProgram], options: ExportOptions
+    ) -> LoweredProgram:
+        """Lowers the traced methods, which can be lowered again afterwards."""
+        with self.clock.stage("lower"):
+            constants = model_loading.load_constants(self.request.model)
+            # Lowering takes them out.
+            before = {name: dict(program.constants) for name, program in traced.items()}
+            lowered = lowering.lower(
+                traced, self.request.backend, options, constants, self.fallbacks
+            )
+            for name, program in traced.items():
+                program.constants.update(before[name])
+        return lowered
 
     def rewrite(self) -> Rewriting:
         """Returns the rewrites after they have been applied; lowers and writes nothing."""
@@ -384,6 +427,7 @@ class ExportOutput:
             rewrites=self.session.rewriting.applied,
             scopes=self.session.caught,
             embeddings=self.session.embeddings,
+            fallbacks=tuple(self.session.fallbacks.values()),
             rewrites_left_out={**self.lowered.failed, **left_out_rewrites(self.request)},
             # The files that others may be put in place of.
             pte=self._identify(files.pte),

@@ -161,6 +161,16 @@ class ScopeCatch(Record):
         return "the quantiser takes" if self.quantized == 0 and not is_float else None
 
 
+class Fallback(Record):
+    """An operator that the backend's runtime refuses, so that it is outside the delegate."""
+
+    method: Name
+    name: Name
+    """Its kind, module and line."""
+    reason: Name
+    """What the runtime said of a program that had it inside."""
+
+
 class StageTime(Record):
     """A finished stage of the export."""
 
@@ -188,6 +198,8 @@ class ExportManifest(Record):
     """Parts that were asked for in another precision."""
     embeddings: tuple[Name, ...] = ()
     """Paths of the tables of embeddings that were quantised."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Operators that the backend would have taken, and its runtime refuses."""
     rewrites_left_out: Named[Name] = Field(default_factory=dict)
     """Those that `all` would have, and why they are not sound with what exported; and those that
     nobody asked for and that fail on this model, so that nobody knows what they would change."""

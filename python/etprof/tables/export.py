@@ -135,6 +135,14 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
     )
 
 
+def tell_fallbacks(manifest: ExportManifest) -> tuple[str, ...]:
+    """Says which operators the runtime refuses inside the delegate, so that they are outside."""
+    return tuple(
+        f"Outside, for {manifest.backend} refuses it: {fallback.name}: {fallback.reason}"
+        for fallback in manifest.fallbacks
+    )
+
+
 def share_of_work(report: DelegationReport) -> tuple[BarPart, ...]:
     """Returns the multiply-accumulates of the first method as parts; nothing where unknown."""
     summary = next(iter(report.methods.values())).summary

@@ -8,11 +8,13 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
+import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.backend import Exporter
-from etprof.backends.xnnpack.graph import aten_name, map_nodes, read_xnnpack_graph
+from etprof.backends.xnnpack.graph import aten_name, map_nodes, read_xnnpack_graph, traced_name
 from etprof.backends.xnnpack.graph_rewrites import GRAPH_REWRITES
 from etprof.backends.xnnpack.lowering_rewrites import (
     LOWERING_REWRITES,
@@ -96,22 +98,21 @@ class XnnpackExporter(Exporter):
         *,
         per_operator: bool,
         rewrites: Collection[str] = (),
+        outside: Collection[str] = (),
     ) -> list[Any]:
         """Returns the one partitioner; raises UsageError for a rule that it does not have."""
         widened: list[Any] = widen_rules(_select_rules(rules) or ALL_PARTITIONER_CONFIGS, rewrites)
-        return [
-            XnnpackPartitioner(
-                configs=[
-                    functools.partial(config, enable_bf16=True)
-                    if _name(config) in _TAKE_BF16
-                    else config
-                    for config in widened
-                ],
-                config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions]
-                or None,
-                per_op_mode=per_operator,
-            )
-        ]
+        partitioner = XnnpackPartitioner(
+            configs=[
+                functools.partial(rule, enable_bf16=True) if _name(rule) in _TAKE_BF16 else rule
+                for rule in widened
+            ],
+            config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions] or None,
+            per_op_mode=per_operator,
+        )
+        for rule in partitioner.target_partitioner_configs.values():
+            rule.check_constraints = _with_objections(rule.check_constraints, outside)
+        return [partitioner]
 
     def rewrites(self) -> Sequence[type[Rewrite]]:
         """Returns those for this delegate."""
@@ -192,9 +193,54 @@ class XnnpackExporter(Exporter):
             for mapped in map_nodes(graph, nodes, is_bookkeeping)
         ]
 
+    def find_refused(self, said: str, nodes: Sequence[DelegateNode]) -> list[DelegateNode]:
+        """Reads the number of a node, which is its debug handle, or of a value in XNNPACK's error."""
+        if match := re.search(r"[Ff]ailed to (?:create|define) (.*)node (\d+)", said):
+            told, handle = match[1].lower().replace(" ", ""), int(match[2])
+            refused = [node for node in nodes if node.debug_handle == handle]
+            return [node for node in refused if node.kind.lower() in told] or refused
+        if match := re.search(r"Failed to define tensor (\d+)", said):
+            value = int(match[1])
+            writers = [node for node in nodes if node.output == value]
+            return writers or [node for node in nodes if value in node.inputs]
+        return []
+
     def weight_bytes(self, blob: bytes) -> int:
         """Adds up the constants of XNNPACK's serialized graph."""
         return read_xnnpack_graph(blob).weight_bytes
+
+
+def _with_objections(
+    check: Callable[[torch.fx.Node, Any], bool], outside: Collection[str]
+) -> Callable[[torch.fx.Node, Any], bool]:
+    """Has a rule of the partitioner leave out what XNNPACK would refuse or compute otherwise."""
+
+    def check_constraints(node: torch.fx.Node, program: Any) -> bool:  # noqa: ANN401 - PyTorch's
+        objection = ""
+        if traced_name(node) in outside:
+            objection = "XNNPACK refuses it when the program is loaded"
+        elif _has_scales(node):
+            objection = "ExecuTorch 1.5.1 hands XNNPACK the product without its alpha and beta, which are not 1"
+        if objection:
+            logging.getLogger(_LOGGER_NAME).debug(_Objection(node, objection))
+        return not objection and check(node, program)
+
+    return check_constraints
+
+
+@dataclass(frozen=True)
+class _Objection:
+    """Why a node is left out, as ExecuTorch's own partitioner logs it."""
+
+    node: torch.fx.Node
+    reason: str
+
+
+def _has_scales(node: torch.fx.Node) -> bool:
+    """Whether it is a sum of a product and a matrix, one of them times a number."""
+    if aten_name(node) not in {"addmm", "baddbmm"}:
+        return False
+    return any(node.kwargs.get(name, 1) != 1 for name in ("alpha", "beta"))
 
 
 class _FloatQuantizer(XNNPACKQuantizer):  # type: ignore[misc] # its types are not read

@@ -371,6 +371,14 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
     ]
 
 
+def traced_name(call: torch.fx.Node) -> str:
+    """Returns the name of the node of the traced graph that `call` comes from, or its own."""
+    name, sources = call.name, call.meta.get("from_node")
+    while sources:
+        name, sources = sources[0].name, sources[0].from_node
+    return str(name)
+
+
 def aten_name(call: torch.fx.Node) -> str:
     """Returns the operator's name alone, such as `bmm`."""
     name = getattr(call.target, "__name__", "")

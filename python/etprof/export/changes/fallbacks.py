@@ -1,0 +1,107 @@
+"""Operators that a runtime refuses: which they are, and that they stay outside the delegate.
+
+A partitioner takes operators that its delegate cannot make a graph of; that shows when the program
+is loaded. The runtime's error has the number of a node or value of the delegate's graph, or of an
+instruction of the method.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from etprof.backends.registry import backend_of
+from etprof.base.errors import ExportError
+from etprof.export import operators, upstream
+from etprof.run.program import Fallback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import torch
+
+    from etprof.export.lowering import LoweredProgram
+    from etprof.run.delegation import Origin
+
+MOST_FALLBACKS: Final = 16
+"""Operators of one model that are left outside one after the other; then it is given up."""
+REWRITE: Final = "write that part of the model otherwise"
+_INSTRUCTION: Final = re.compile(r"failed at instruction (?:\d+:)?(\d+)")
+
+
+class RefusedProgramError(ExportError):
+    """A program that the runtime does not load, or that it does not execute."""
+
+    def __init__(self, method: str, reason: str) -> None:
+        """Keeps what the runtime said of `method`."""
+        way_out = (
+            "export it for another backend, such as --backend portable, or in another precision"
+        )
+        super().__init__(
+            f"ExecuTorch's runtime cannot execute method {method!r}: {reason}; {way_out}"
+        )
+        self.method, self.reason = method, reason
+
+
+def find_fallbacks(error: RefusedProgramError, lowered: LoweredProgram) -> dict[str, Fallback]:
+    """Returns what to leave outside the delegate, by the traced operators' names; maybe nothing."""
+    found = {}
+    for node in _refused_nodes(error, lowered):
+        traced = operators.find_traced(node)
+        found[traced[0] if traced else node.name] = describe_fallback(node, error)
+    return found
+
+
+def describe_fallback(node: torch.fx.Node, error: RefusedProgramError) -> Fallback:
+    """Says which operator a node is, where it comes from, and why it stays outside."""
+    return Fallback(
+        method=error.method,
+        name=name_operator(operators.target_name(node), operators.find_origin(node)),
+        reason=error.reason,
+    )
+
+
+def _refused_nodes(error: RefusedProgramError, lowered: LoweredProgram) -> Iterator[torch.fx.Node]:
+    for delegate in lowered.methods[error.method].delegates:
+        exporter = backend_of(delegate.backend).exporter()
+        nodes = exporter.read_delegate(delegate.blob, delegate.nodes, operators.is_quantize)
+        names = {
+            name for node in exporter.find_refused(error.reason, nodes) for name in node.operators
+        }
+        refused = [node for node in delegate.nodes if node.name in names]
+        yield from refused
+        if refused:
+            return
+
+
+def explain_refusal(
+    error: RefusedProgramError, lowered: LoweredProgram, fallbacks: Mapping[str, Fallback]
+) -> ExportError:
+    """Returns the error that names the operator, its module and its line, and what to do."""
+    refused = [fallback.name for fallback in fallbacks.values()]
+    if not refused:
+        refused = list(_failed_kernels(error, lowered))
+        way_out = f"ExecuTorch {upstream.EXECUTORCH_VERSION} has no kernel that takes it; {REWRITE}"
+    else:
+        way_out = f"leave --strict out and it stays outside the delegate, or {REWRITE}"
+    if not refused:
+        return error
+    return ExportError(
+        f"ExecuTorch's runtime refuses {', '.join(refused)} in method {error.method!r}: "
+        f"{error.reason}; {way_out}"
+    )
+
+
+def _failed_kernels(error: RefusedProgramError, lowered: LoweredProgram) -> Iterator[str]:
+    """Yields the operator outside the delegates whose instruction failed, if there is one."""
+    match = _INSTRUCTION.search(error.reason)
+    for operator in lowered.methods[error.method].operators if match else ():
+        if match and operator.instruction == int(match[1]) and operator.delegate is None:
+            yield name_operator(operator.operator, operator.origin)
+
+
+def name_operator(kind: str, origin: Origin) -> str:
+    """Names an operator by its kind, module and line of the model."""
+    line = origin.source
+    where = "" if line is None else f" ({line.file}:{line.line}: {line.code})"
+    return f"{kind}{f' of module {origin.module_path}' if origin.module_path else ''}{where}"
