@@ -31,9 +31,6 @@ HOLD_PATHS: frozenset[str] = frozenset()
 DOUBLED_CLASSES = {"Experiment", "Run"}
 """Classes of one name: those of the Python API, and the records that they are views of."""
 
-VAGUE_NAMES = 20
-"""Variables and parameters that are called `each`, `found` and the like, at most."""
-
 OWN_FORMATS = 33
 """Numbers formatted outside base/units.py, at most."""
 

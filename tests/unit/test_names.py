@@ -16,6 +16,9 @@ VAGUE = {
     "apart", "left", "least", "most",
 }  # fmt: skip
 """Words that say nothing of what a variable or parameter is."""
+MOST_VAGUE = 0.005
+"""Share of all names: what the best of the field has. Some of these words are right, such as the
+other of two things that are compared."""
 
 
 def test_class_names_are_unique() -> None:
@@ -30,8 +33,8 @@ def test_class_names_are_unique() -> None:
     assert doubled == house_debts.DOUBLED_CLASSES, {name: modules[name] for name in doubled}
 
 
-def vague_names() -> Counter[str]:
-    """How often variables and parameters of the package are called by such a word."""
+def count_names() -> Counter[str]:
+    """How often each word is a variable, a field or a parameter of the package."""
     names = Counter[str]()
     for module in MODULES:
         for node in ast.walk(tree_of(module)):
@@ -39,14 +42,15 @@ def vague_names() -> Counter[str]:
                 names[node.id] += 1
             elif isinstance(node, ast.arg):
                 names[node.arg] += 1
-    return Counter({name: count for name, count in names.items() if name in VAGUE})
+    return names
 
 
 def test_names_say_what_they_name() -> None:
-    """H4: 12.3 % of the names were such words; the goal is 1.5 %, some 320."""
-    names = vague_names()
-    assert names.total() <= house_debts.VAGUE_NAMES, names.most_common(12)
-    assert house_debts.VAGUE_NAMES - names.total() < 20, "lower the bound in tests/house_debts.py"
+    """H4: 12.3 % of the names were such words; memray has 0.5 %, ibis 2.8 %."""
+    names = count_names()
+    vague = Counter({name: count for name, count in names.items() if name in VAGUE})
+    assert names.total() > 20_000
+    assert vague.total() <= MOST_VAGUE * names.total(), vague.most_common(12)
 
 
 def array_names() -> set[str]:

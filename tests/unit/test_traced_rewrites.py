@@ -120,6 +120,9 @@ def test_a_norm_that_cannot_be_a_part_of_the_next_layer_stays(
 class Constants(nn.Module):
     """Values that no input has a part in, and some that one has."""
 
+    table: torch.Tensor
+    count: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("table", torch.arange(6.0))

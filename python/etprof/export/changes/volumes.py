@@ -118,7 +118,7 @@ def _as_images(volume: torch.Tensor) -> torch.Tensor:
 
 
 def _as_volume(images: torch.Tensor, depth: int) -> torch.Tensor:
-    return images.unflatten(0, (-1, depth)).transpose(1, 2)
+    return images.reshape(-1, depth, *images.shape[1:]).transpose(1, 2)
 
 
 def _add_up(parts: list[torch.Tensor]) -> torch.Tensor:
