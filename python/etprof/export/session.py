@@ -472,17 +472,12 @@ class ExportOutput:
             exact, converted = self.prepared.references[name], checked.converted
             self.converted_steps[name] = converted
             later = range(2, exact.count + 1) if exact.changed else ()
-            first, *rest = (
-                (
-                    _stored_like(_with_dtypes_of(exact.of(step), checked.outputs), checked.outputs),
-                    _stored_like(
-                        _with_dtypes_of(converted.of(step), checked.outputs), checked.outputs
-                    ),
-                )
-                for step in (1, *later)
-            )
-            self.references[name], self.converted[name] = first
-            self.steps[name] = rest
+            pairs: list[tuple[list[Any], list[Any]]] = []
+            for step in (1, *later):
+                pair = [_stored_like(_with_dtypes_of(side.of(step), checked.outputs), checked.outputs)
+                        for side in (exact, converted)]  # fmt: skip
+                pairs.append((pair[0], pair[1]))
+            (self.references[name], self.converted[name]), *self.steps[name] = pairs
 
     def _write_report(self) -> None:
         pte, ptd = self._staged(self.files.pte), self._external_data()
