@@ -183,7 +183,11 @@ def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
             lowering[step] = judge_lowering(lowered, program.precision, costs, name)
         good = _compare_with(outputs, expected.references, floors.snr_db)
         if good:
-            precision[step] = judge_precision(good, floors, name)
+            pairs = _compare_with(expected.converted, expected.references, floors.snr_db)
+            own = {parity.index: parity for parity in pairs}
+            precision[step] = judge_precision(
+                good, floors, name, precision=program.precision, costs=own
+            )
     verdicts = tuple(worst_step(steps) for steps in (lowering, precision) if steps)
     if not verdicts and program.has_state and experiment.steps and program.references:
         last = max(experiment.steps)

@@ -233,7 +233,6 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         kinds_table,
         share_of_work,
         summary_table,
-        tell_fallbacks,
         undelegated_tables,
     )
 
@@ -247,7 +246,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
     brief = Brief(
         (
             AnswerLine(headline(manifest, report)),
-            *map(AnswerLine, (*remarks, *tell_fallbacks(manifest))),
+            *map(AnswerLine, remarks),
             *_detail_lines(manifest, report),
         ),
         bar=share_of_work(report),
@@ -281,11 +280,12 @@ def _detail_lines(manifest: ExportManifest, report: DelegationReport) -> Iterato
     """Yields what a text was read like, and each thing that was asked for and found nothing to do."""
     from etprof.backends.registry import BY_NAME
     from etprof.tables.brief import AnswerLine
-    from etprof.tables.export import quality_lines
+    from etprof.tables.export import quality_lines, tell_fallbacks
 
     if manifest.assumption:
         yield AnswerLine(manifest.assumption, "yellow")
     yield from quality_lines(manifest.quality)
+    yield from (AnswerLine(text, "yellow") for text in tell_fallbacks(manifest))
     for name, method in report.methods.items():
         backend = BY_NAME.get(manifest.backend)
         # Without a summary it is unknown what is delegated.

@@ -43,7 +43,10 @@ def load_methods(
         return {
             name: replace(
                 method,
-                inputs=checked_inputs(method.inputs, f"method {name!r}"),
+                inputs=tensors.with_plain_strides(
+                    checked_inputs(method.inputs, f"method {name!r}")
+                ),
+                kwarg_inputs=tensors.with_plain_strides(dict(method.kwarg_inputs)),
                 assumption=getattr(model, "assumption", ""),
             )
             for name, method in collect_methods(model).items()

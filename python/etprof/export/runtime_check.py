@@ -181,7 +181,8 @@ def _judge_steps(steps: Sequence[_CheckedStep], precision: str, floors: Floors) 
         parities, lowered, cost = step.compare(floors)
         costs = {parity.index: parity.snr_db for parity in cost}
         lowering[step.number] = judge_lowering(lowered, precision, costs)
-        good[step.number] = judge_precision(parities, floors)
+        own = {parity.index: parity for parity in cost}
+        good[step.number] = judge_precision(parities, floors, precision=precision, costs=own)
     return [worst_step(lowering), worst_step(good)]
 
 

@@ -23,6 +23,23 @@ def _cast(leaf: object, dtype: torch.dtype) -> object:
     return leaf
 
 
+def with_plain_strides(tree: Any) -> Any:  # noqa: ANN401 - any nesting of tensors
+    """Stores row by row what is row by row and NHWC at once, such as an image of one channel.
+
+    Its strides say NHWC, which ExecuTorch 1.5.1 takes for another shape (pytorch/executorch#19153).
+    """
+    return pytree.tree_map(_with_plain_strides, tree)
+
+
+def _with_plain_strides(leaf: object) -> object:
+    if not (
+        isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and leaf.is_contiguous()
+    ):
+        return leaf
+    plain = torch.empty(leaf.shape, dtype=leaf.dtype, device="meta").stride()
+    return leaf if leaf.stride() == plain else leaf.as_strided(leaf.shape, plain).clone()
+
+
 def flatten(tree: Any) -> list[Any]:  # noqa: ANN401 - any nesting of tensors
     """Returns the leaves of `tree` in the order in which a program takes or gives them."""
     return pytree.tree_leaves(tree)
@@ -43,7 +60,7 @@ def with_channels_last(method: ExportMethod) -> ExportMethod:
 
 def _channels_last(leaf: object) -> object:
     if isinstance(leaf, torch.Tensor) and leaf.dim() == 4 and leaf.is_floating_point():
-        return leaf.to(memory_format=torch.channels_last)
+        return _with_plain_strides(leaf.to(memory_format=torch.channels_last))
     return leaf
 
 

@@ -17,7 +17,7 @@ from etprof.measuring.journal import InterruptedRun, Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.plan import Launch
 from etprof.measuring.resume import tidy
-from etprof.run.accuracy import WAY_TO_RIGHT
+from etprof.run.accuracy import way_to_right
 from etprof.run.directory import (
     BlockMetrics,
     ExperimentMetrics,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Identity, Plan, Settings
+    from etprof.run.accuracy import Verdict
     from etprof.run.delegation import DelegationReport
     from etprof.run.generation import Generation
     from etprof.run.manifest import LaunchRecord, Purpose
@@ -121,24 +122,23 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         tidy(run, earlier or InterruptedRun())
         state = _Progress(journal, launcher, earlier or InterruptedRun(), keep_going=keep_going)
         state.execute(planned.outputs, progress)
-        wrong = (
-            find_wrong_outputs(run) if planned.outputs and not settings.allow_inaccurate else None
-        )
-        if wrong is not None:
+        is_judged = planned.outputs and not settings.allow_inaccurate
+        failed = find_failed_verdicts(run) if is_judged else []
+        if failed:
+            wrong = f"the outputs are wrong: {'; '.join(verdict.text for verdict in failed)}"
             state.conclude(run, target, (f"stopped before timing: {wrong}",))
-            raise ExportError(f"{run}: {wrong}; {WAY_TO_RIGHT}")
+            raise ExportError(f"{run}: {wrong}; {way_to_right(failed)}")
         state.time(planned, progress)
         state.execute(planned.passes, progress)
         return state.conclude(run, target, planned.notes)
 
 
-def find_wrong_outputs(run: Path) -> str | None:
-    """Says what is wrong with the outputs so far; None where nothing is, or it is unknown."""
+def find_failed_verdicts(run: Path) -> list[Verdict]:
+    """Returns what is wrong with the outputs so far; nothing where it is unknown."""
     loaded = Run.load(run, strict=False)
     every = (*loaded.experiments, *loaded.others)
     verdicts = [verdict for launches in every for verdict in judge_outputs(launches)]
-    wrong = [verdict.text for verdict in verdicts if verdict.answer == "failed"]
-    return f"the outputs are wrong: {'; '.join(wrong)}" if wrong else None
+    return [verdict for verdict in verdicts if verdict.answer == "failed"]
 
 
 def is_precise_enough(experiments: Iterable[Sequence[RunnerResult]], half_width: float) -> bool:

@@ -33,6 +33,10 @@ WAY_TO_RIGHT: Final = (
     "export another precision, or calibrate with inputs like the real ones; --allow-inaccurate "
     "goes on all the same, and every report says so"
 )
+WAY_TO_FAITHFUL: Final = (
+    "it differs from eager in the same precision: `etprof numerics` of the model names the operator; "
+    "--allow-inaccurate goes on all the same, and every report says so"
+)
 NO_LIKENESS_DB: Final = -3000.0
 """Of values that are not finite: JSON has no number for infinity."""
 
@@ -40,6 +44,12 @@ NO_LIKENESS_DB: Final = -3000.0
 def export_place(program: str) -> str:
     """Says whose verdict the export's is; `program` is what experiments call it, empty for none."""
     return f"{AT_EXPORT} of {program}" if program else AT_EXPORT
+
+
+def way_to_right(failed: Iterable[Verdict]) -> str:
+    """Says what to do about outputs that are wrong, by which questions they fail."""
+    is_unfaithful = any(verdict.question == "lowering" for verdict in failed)
+    return WAY_TO_FAITHFUL if is_unfaithful else WAY_TO_RIGHT
 
 
 class Floors(Record):
@@ -103,7 +113,7 @@ ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 """
 _FAITHFUL: Final[Mapping[str, _FaithfulnessVerdict]] = {
     "fp32": _FaithfulnessVerdict(80, 60),
-    "fp16": _FaithfulnessVerdict(40, 25),
+    "fp16": _FaithfulnessVerdict(40, 20),
     "bf16": _FaithfulnessVerdict(30, 20),
     "int8": _FaithfulnessVerdict(20, 12),
     "8da4w": _FaithfulnessVerdict(15, 10),
@@ -168,9 +178,57 @@ def find_floors(precision: str | None) -> Floors | None:
     return FLOORS.get(_kind(precision))
 
 
-def judge_precision(parities: Iterable[Parity], floors: Floors, where: str = AT_EXPORT) -> Verdict:
-    """Says whether outputs are good enough beside the float32 model's."""
-    return _worst("precision", where, [(parity, floors.snr_db, floors) for parity in parities])
+def reachable_floors(floors: Floors, precision: str | None, cost: Parity | None) -> Floors:
+    """Returns what can be asked of a float precision: no more than eager in that precision has.
+
+    And never less than of int8. Floors that the user chose stay as they are, and so do those of
+    integers: their scales are of the calibration, which may be at fault.
+
+    Args:
+        floors: What is asked for.
+        precision: Its name.
+        cost: Eager in that precision beside the float32 model; None where nobody knows.
+    """
+    kind, least = _kind(precision), FLOORS["int8"]
+    if cost is None or kind not in {"fp16", "bf16"} or floors != FLOORS[kind]:
+        return floors
+    snr, cosine, top1 = cost.snr_db, cost.cosine, cost.clear_top1
+    margin = 10 ** (_MARGIN_DB / 10)
+    return Floors(
+        snr_db=floors.snr_db
+        if snr is None
+        else _within(least.snr_db, snr - _MARGIN_DB, floors.snr_db),
+        # One less the cosine is half the error's power ÷ the signal's.
+        cosine=floors.cosine
+        if cosine is None
+        else _within(least.cosine, 1 - margin * (1 - cosine), floors.cosine),
+        top1=floors.top1
+        if top1 is None
+        else _within(least.top1, 1 - margin * (1 - top1), floors.top1),
+    )
+
+
+def _within(least: float, value: float, most: float) -> float:
+    return max(least, min(value, most))
+
+
+def judge_precision(
+    parities: Iterable[Parity],
+    floors: Floors,
+    where: str = AT_EXPORT,
+    *,
+    precision: str | None = None,
+    costs: Mapping[int, Parity] | None = None,
+) -> Verdict:
+    """Says whether outputs are good enough beside the float32 model's.
+
+    `costs` has the converted model's own likeness to it, by output.
+    """
+    rows = []
+    for parity in parities:
+        reachable = reachable_floors(floors, precision, (costs or {}).get(parity.index))
+        rows.append((parity, reachable.snr_db, reachable))
+    return _worst("precision", where, rows)
 
 
 def judge_lowering(

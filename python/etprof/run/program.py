@@ -13,7 +13,7 @@ from pydantic import Field
 from etprof.base.errors import ExportError, InputFileError, UsageError
 from etprof.base.files import hash_file
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
-from etprof.run.accuracy import WAY_TO_RIGHT, Floors, TextQuality, Verdict
+from etprof.run.accuracy import Floors, TextQuality, Verdict, way_to_right
 from etprof.run.directory import (
     DELEGATION_REPORT,
     EXPORT_MANIFEST,
@@ -232,6 +232,16 @@ class ExportManifest(Record):
         return origin if Path(origin).stem == self.model else f"{origin}:{self.model}"
 
     @property
+    def failed_verdicts(self) -> tuple[Verdict, ...]:
+        """Those of its methods on outputs."""
+        return tuple(
+            verdict
+            for files in self.methods.values()
+            for verdict in (files.check.verdicts if files.check else ())
+            if verdict.answer == "failed"
+        )
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """What is wrong with the outputs, by method; empty where nothing is, or it is unknown."""
         of_methods = tuple(
@@ -435,8 +445,9 @@ def refuse_inaccurate(program: Path) -> None:
     """Raises ExportError for a program whose export found its outputs to be wrong."""
     manifest = load_export_manifest(program)
     failed = manifest.failed if manifest else ()
-    if failed:
-        raise ExportError(f"{program} gives wrong outputs: {'; '.join(failed)}; {WAY_TO_RIGHT}")
+    if manifest and failed:
+        way_out = way_to_right(manifest.failed_verdicts)
+        raise ExportError(f"{program} gives wrong outputs: {'; '.join(failed)}; {way_out}")
 
 
 def find_descriptions(model: Path, name: str = "") -> dict[str, Path]:

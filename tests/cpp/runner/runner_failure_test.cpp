@@ -221,7 +221,11 @@ TEST(failure_in_the_middle_of_a_run) {
         kExecution,
         "'forward' of " + path +
             " failed (Check failed (indices_ptr[i] < weight_height): indices_ptr[1] 1000 "
-            ">= weight.size(0) 10): check that the inputs are what the model expects",
+            ">= weight.size(0) 10; failed at instruction 0:0 in operator aten::embedding.out: "
+            "0x12): "
+            "a kernel refuses what it is given: check the inputs, or ask `etprof export` of the "
+            "model "
+            "which operator it is",
         {"--model", path, "--input", program("embedding_out_of_range_0.bin")});
 }
 

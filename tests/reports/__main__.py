@@ -1,0 +1,86 @@
+"""Exports every case in every precision and prints a table: `python -m tests.reports [NAME …]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.base.errors import EtprofError
+from etprof.export.exporter import export_model
+from etprof.export.request import ExportRequest
+from tests.reports import public, refused, stateful
+from tests.reports.files import write_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and whether its export has to succeed."""
+
+    module: str
+    model: str
+    arguments: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether a program of it is right; the others have a planted fault, or lost state."""
+        return not self.arguments and self.model != "Forgotten"
+
+    @property
+    def name(self) -> str:
+        """How the table calls it."""
+        return f"{self.model}{'' if self.is_right else ' (wrong)'}"
+
+
+def cases() -> Iterator[Case]:
+    """Yields all cases."""
+    for module in (stateful, refused, public):
+        for model in module.INPUTS:
+            name = module.__name__.rpartition(".")[2]
+            yield Case(name, model.__name__)
+            if issubclass(model, stateful.Stateful):
+                yield Case(name, model.__name__, "is_wrong=True")
+
+
+def try_case(case: Case, precision: str) -> tuple[bool, str]:
+    """Exports a case; returns whether that is what should come of it, and what came."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = write_model(Path(folder), case.module, case.model, case.arguments)
+        request = ExportRequest(name, precision=precision, outdir=Path(folder))
+        try:
+            export_model(request)
+        except EtprofError as error:
+            nothing = "nothing that" in str(error)
+            return nothing or not case.is_right, str(error)
+        manifest = json.loads(request.files().manifest.read_text())
+        outputs = manifest["methods"]["forward"]["check"]["outputs"]
+        ratios = [output["snr_db"] for output in outputs if output["snr_db"] is not None]
+        told = f"{min(ratios):.1f} dB" if ratios else "equal"
+        outside = len(manifest["fallbacks"])
+        return case.is_right, told + (f", {outside} outside" if outside else "")
+
+
+def main(names: list[str]) -> int:
+    """Prints the table; returns 1 where something came out otherwise than it should."""
+    failures = 0
+    print("| case | precision | as it should | what came |\n|---|---|---|---|")
+    for case in cases():
+        for precision in PRECISIONS if not names or case.model in names else ():
+            is_expected, told = try_case(case, precision)
+            failures += not is_expected
+            row = (case.name, precision, "yes" if is_expected else "**no**", told[:300])
+            print(f"| {' | '.join(row)} |", flush=True)
+    print(f"\n{failures} otherwise than they should be")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
