@@ -426,7 +426,7 @@ def test_changes_fail_until_they_are_meant(
     assert command(history, "changes", "--fail") == 1
     assert command(history, "pin", "meant", str(slow)) == 0
     assert command(history, "changes", "--fail") == 0
-    assert re.search(r"  (9[5-9]|100)\.\d %  worse", capsys.readouterr().out)
+    assert re.search(r"│ +(9[5-9]|100)\.\d % +│", capsys.readouterr().out)
 
 
 def test_a_step_that_may_be_a_drift_is_told_so(

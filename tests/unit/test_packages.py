@@ -37,6 +37,7 @@ def test_what_lies_at_the_top_is_in_the_source_archive_or_left_out_by_name() -> 
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
     left_out = {name.lstrip("/") for name in tool["scikit-build"]["sdist"]["exclude"]}
     at_top = {name.partition("/")[0] for name in list_tracked() if not name.startswith(".")}
+    # Of the documentation its pages are there.
     assert at_top - left_out == {*FILES, *FOLDERS, "docs"} - {"PKG-INFO"}
 
 

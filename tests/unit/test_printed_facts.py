@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
+from etprof.run.load import Run
 from etprof.tables import findings, report
+from etprof.tables.brief import command_in
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Capabilities, Noise, RunSpec
+
+if TYPE_CHECKING:
+    from etprof.statistics.summary import BlockedMedian
 
 NOISY = Noise(run=0.02, block=0.08, call=0.05)
 HOST = RunSpec(noise=NOISY)
@@ -158,3 +165,28 @@ def test_one_state_has_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert etprof(folder, "report", "host", "--out", "quiet").exit_code == 0
     assert "No findings." in (folder / "quiet" / "report.md").read_text()
     assert "<p>No findings." in (folder / "quiet" / "report.html").read_text()
+
+
+def test_two_totals_have_a_bridge(folder: Path) -> None:
+    """U3-6: "9.87 µs an inference" and "12.8 µs Method::execute" on one page, and no word between."""
+    run = analyze_run(Run.load(folder / "host"))
+    text = " ".join(etprof(folder, "analyze", "host", "--full", columns=400).stdout.split())
+    apart = [each for each in run.experiments if abs(each.distance) > 0.02]
+    assert apart, "no run of this world has two totals: make one noisier"
+    for experiment in run.experiments:
+        bridge = f"{experiment.name}: {format_duration(known(experiment).median)} is the median"
+        assert (bridge in text) == (experiment in apart)
+
+
+def known(experiment: ExperimentAnalysis) -> BlockedMedian:
+    assert experiment.latency is not None
+    return experiment.latency.steady
+
+
+def test_a_suggestion_can_be_pasted_and_is_new(folder: Path) -> None:
+    """M3-1: a suggestion was the command just run; U3-3: or had a placeholder."""
+    for name in RUNS:
+        text = etprof(folder, "analyze", name).stdout
+        assert not re.search(r"^ *(Next: )?etprof (export|profile)( MODEL.*)?$", text, re.MULTILINE)
+    assert command_in("count with `etprof profile MODEL --target emulator`") is None
+    assert command_in("see `etprof export`, then `etprof doctor`") == "etprof doctor"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,8 +23,6 @@ _MOST_POINTS: Final = 3
 _MOST_PAIRS: Final = 4
 """Declared pairs beside the first that always have a line; more have one where there is room."""
 _MOST_PARTS: Final = 4
-_COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
-"""Its words may be quoted, and have backticks then."""
 _ROUTES: Final = ("proven", "named", "excluded", "unknown")
 
 
@@ -155,9 +152,9 @@ def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:
 
 
 def command_in(text: str) -> str | None:
-    """Returns the first command of etprof in a text, where they stand between backticks."""
-    match = _COMMAND.search(text)
-    return None if match is None else match[1]
+    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
+    commands = findings.COMMAND.findall(text)
+    return next((command for command in commands if not findings.has_placeholder(command)), None)
 
 
 def _distinct(ranked_findings: list[Finding]) -> list[Finding]:

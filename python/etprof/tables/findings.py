@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import as_operand, command_line
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.run.program import LoadedProgram
 
+COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
+"""Its words may be quoted, and have backticks then."""
+_PLACEHOLDER: Final = re.compile(r"(?<=\s)(?:MODEL|RUN_DIR|FILE|CONFIG)\b")
+_BARE: Final = {"etprof export", "etprof profile", "etprof analyze", "etprof report"}
 _SHOWN_NAMES: Final = 4
 _WORTH_A_SEARCH: Final = 0.01
 """Share of the work."""
@@ -128,8 +134,23 @@ def best_suggestion(assessment: Assessment) -> str | None:
     actionable = [
         finding for finding in shown_findings(assessment) if finding.severity in {"high", "medium"}
     ]
+    # What was just run, or what has a word to replace, is no next step.
+    actionable = [finding for finding in actionable if _is_new(finding, assessment)]
     best = max(actionable, key=lambda finding: finding.gain_ns or 0.0, default=None)
     return None if best is None else f"{best.title}: {best.action}"
+
+
+def _is_new(finding: Finding, assessment: Assessment) -> bool:
+    """Whether its commands can be pasted and are not the one that made this run."""
+    manifest = assessment.run.manifest
+    made_by = shlex.join(("etprof", *manifest.command[1:])) if manifest else ""
+    commands = COMMAND.findall(finding.action)
+    return not any(has_placeholder(command) or command == made_by for command in commands)
+
+
+def has_placeholder(command: str) -> bool:
+    """Whether a command has a word to be replaced, or none where it needs one."""
+    return _PLACEHOLDER.search(command) is not None or command in _BARE
 
 
 def _search_for(program: LoadedProgram) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
-from etprof.base.units import count_of, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.tables import (
     comparisons,
     findings,
@@ -47,6 +47,8 @@ DECLARED: Final[dict[str, Table]] = {
 }  # fmt: skip
 """Every table of a report by its name."""
 _WHOLE: Final = "Method::execute"
+_ONE_TOTAL: Final = 0.02
+"""Share by which two totals may differ without a word: what counts as no difference."""
 _WATERFALL_STEPS: Final = 14
 _ROLLUP_ROWS: Final = 8
 _TITLES: Final[tuple[Key, ...]] = ("source", "module", "microkernel")
@@ -232,11 +234,25 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
         "time", "Where an inference's time goes", (table,),
         says="Means with event tracer, all bars on one scale. A share can grow while its time "
         "shrinks.",
+        lines=tuple(_totals_apart(assessment)),
     )  # fmt: skip
     if len(run.experiments) > 1:
         matrix = categories.pivot("group", "experiment", "mean_ns", "share").with_total(_WHOLE)
         title = "Categories of all experiments"
         yield Section("categories", title, (replace(matrix, title=title),), visibility="page")
+
+
+def _totals_apart(assessment: Assessment) -> Iterator[str]:
+    """Says why the whole of a split is not the latency that was timed, where they differ."""
+    for experiment in assessment.run.experiments:
+        latency, times = experiment.latency, experiment.split.times
+        if latency is None or times is None or abs(experiment.distance) <= _ONE_TOTAL:
+            continue
+        yield (
+            f"{experiment.name}: {format_duration(latency.steady.median)} is the median latency, "
+            f"timed without instruments; {format_duration(times.execute.mean_ns)} is the mean with "
+            "the event tracer, which the rows add up to."
+        )
 
 
 def _split_sections(assessment: Assessment) -> Iterator[Section]:

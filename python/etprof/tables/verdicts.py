@@ -306,7 +306,9 @@ def _emulated_tiles(assessment: Assessment) -> list[VerdictTile]:
     return [
         VerdictTile(f"Convolutions and products on {routes.unit}", routes.figure, counted),
         VerdictTile("Operators", f"{len(details)}", delegated),
-        VerdictTile("KleidiAI calls per inference", format_count(calls) if is_counted else MISSING),
+        VerdictTile(
+            "KleidiAI calls, packing included", format_count(calls) if is_counted else MISSING
+        ),
     ]
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from etprof.views.cells import ShownColumn
 
 MOST_LINES: Final = 15
+_LEAST_POINTS: Final = 2
+"""Findings that come before the picture of where the time goes."""
 _LONGEST_BAR: Final = 60
 _SIGNS: Final = "█▓▒░"
 _STYLES: Final = ("blue", "cyan", "magenta", "bright_black")
@@ -46,8 +48,9 @@ class BriefAnswer:
         bar = page.bar(brief.bar_title, brief.bar)
         headlines = [line for headline in brief.headlines for line in page.styled(*headline)]
         room = MOST_LINES - len(headlines) - len(ends)
-        if page.count_points(brief, room - len(bar)) < page.count_points(brief, room):
-            # The picture gives way to a finding; what it shows is in the report.
+        beside_bar = page.count_points(brief, room - len(bar) - 1)
+        if beside_bar < min(_LEAST_POINTS, page.count_points(brief, room)):
+            # The picture gives way to findings; what it shows is in the report.
             bar = []
         room -= len(bar)
         listed, left_out = page.listed(brief, room)

@@ -157,35 +157,40 @@ class TerminalTable:
         texts = [[cell.text for cell in row] for row in rows]
         room = options.max_width - _BORDER - 1
         widths = fit(columns, texts, room, gap=_BORDER, may_drop=False)
-        dropped: list[str] = []
-        below: list[int] = []
+        paths: list[int] = []
         if widths is None:
-            widths = fit(columns, texts, room, gap=_BORDER, may_drop=True) or {}
-            below = [
+            # A path is copied, so it stands whole: below the table, where a column is too narrow.
+            longest = [
+                max((cell_len(row[i]) for row in texts), default=0) for i in range(len(columns))
+            ]
+            wide = fit(columns, texts, room, gap=_BORDER, may_drop=True) or {}
+            paths = [
                 index
-                for index, column in enumerate(columns)
-                if column.column.is_whole
-                and any(cell_len(row[index]) > widths.get(index, 0) for row in texts)
+                for index, shown_column in enumerate(columns)
+                if shown_column.column.is_whole and longest[index] > wide.get(index, 0)
             ]
-            dropped = [
-                column.heading
-                for index, column in enumerate(columns)
-                if index not in widths and index not in below
-            ]
-            widths = {index: width for index, width in widths.items() if index not in below}
+            shown = [index for index in range(len(columns)) if index not in paths]
+            narrow = [[row[index] for index in shown] for row in texts]
+            fitted = fit([columns[i] for i in shown], narrow, room, gap=_BORDER, may_drop=True)
+            widths = {shown[index]: width for index, width in (fitted or {}).items()}
+        dropped = [
+            shown_column.heading
+            for index, shown_column in enumerate(columns)
+            if index not in widths and index not in paths
+        ]
         if self.table.title:
             yield folded_text(self.table.title)
         spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
         yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
+        for row in rows:
+            yield from (
+                folded_text(
+                    f"{row[0].text}, {columns[index].heading}:\n", UnbrokenLine(row[index].text)
+                )
+                for index in paths
+            )
         if dropped:
             yield folded_text(f"Left out at this width: {', '.join(dropped)}")
-        for row in rows if below else ():
-            for index in below:
-                # A path is one piece, so that it can be copied.
-                text = UnbrokenLine(row[index].text)
-                yield folded_text(
-                    f"{row[0].text}, {columns[index].heading}: ", (text, row[index].style)
-                )
         if self.table.note:
             yield folded_text(self.table.note)
 

@@ -78,12 +78,14 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     limits = subject.thresholds
     if noise.is_steady(limits.variation, limits.drift):
         return None
+    spreads = [("launches", noise.between), ("inferences inside a launch", noise.within)]
+    (most, largest), (least, smallest) = sorted(spreads, key=lambda spread: -spread[1])
     return Finding(
         title="The measurement is noisy",
         severity="medium",
         summary=(
-            f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
-            f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
+            f"{most[0].upper()}{most[1:]} vary by {format_share(largest)} (standard deviation ÷ "
+            f"mean), {least} by {format_share(smallest)}, and the second half of "
             f"the launches is {noise.trend}. Intervals and verdicts allow for this noise."
         ),
         evidence=(
