@@ -18,7 +18,7 @@ from etprof.tables import findings, report
 from etprof.tables.brief import command_in
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
-from tests.world.spec import Capabilities, Noise, RunSpec
+from tests.world.spec import SME2_KERNEL, Capabilities, Noise, Operator, RunSpec
 
 if TYPE_CHECKING:
     from etprof.statistics.summary import BlockedMedian
@@ -181,6 +181,28 @@ def test_two_totals_have_a_bridge(folder: Path) -> None:
 def known(experiment: ExperimentAnalysis) -> BlockedMedian:
     assert experiment.latency is not None
     return experiment.latency.steady
+
+
+def test_operators_of_one_table_have_names_of_their_own(tmp_path: Path) -> None:
+    """U3-6: "Fully Connected GEMM #1" stood twice, of two data types."""
+    layers = (
+        Operator("Fully Connected (NC, F16) GEMM #1", 10),
+        Operator("Fully Connected (NC, PF16) GEMM #1", 10, 0, {SME2_KERNEL: 2}),
+        Operator("Convolution (NHWC, PF16) IGEMM #1", 10, 0, {SME2_KERNEL: 2}),
+    )
+    spec = RunSpec(
+        operators=dict.fromkeys(("sme2", "sme1", "off"), layers),
+        capabilities=Capabilities(platform="emulator"),
+    )
+    (tmp_path / "m.pte").write_bytes(b"program")
+    with simulated_host(lambda **_: SimTarget(spec)):
+        text = etprof(tmp_path, "profile", "m.pte", "--target", "emulator", "--full").stdout
+    table = text.partition("Microkernels by operator")[2].partition("└")[0]
+    names = [line.split("│")[1].strip() for line in table.splitlines() if line.startswith("│")]
+    assert [name for name in names if name] == [
+        "Fully Connected (NC, F16) GEMM #1", "Fully Connected (NC, PF16) GEMM #1",
+        "Convolution IGEMM #1",
+    ]  # fmt: skip
 
 
 def test_a_suggestion_can_be_pasted_and_is_new(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,9 +31,10 @@ _SHOWN_FUNCTIONS: Final = 3
 class _ModeRow(NamedTuple):
     """One row: an operator in its fastest mode and with SME off."""
 
-    named: OperatorEvidence
     best: OperatorEvidence | None
     off: OperatorEvidence | None
+    label: str
+    """What people call it: no other row has it."""
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
@@ -90,9 +92,17 @@ def _reason(row: _ModeRow) -> str | None:
 def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_ModeRow]:
     """The operators that matter to SME, side by side in all modes."""
     fastest = next(iter(counted), "")
-    for row in align_modes(counted):
-        if _is_interesting(row):
-            yield _ModeRow(row.best(), row.by_mode.get(fastest), row.by_mode.get("off"))
+    rows = [row for row in align_modes(counted) if _is_interesting(row)]
+    short_names = Counter(_without_types(row.best().name) for row in rows)
+    for row in rows:
+        name = _without_types(row.best().name)
+        # Two operators that differ in their types alone would have one name.
+        label = name if short_names[name] == 1 else row.best().name
+        yield _ModeRow(row.by_mode.get(fastest), row.by_mode.get("off"), label)
+
+
+def _without_types(name: str) -> str:
+    return re.sub(r" \([^()]*\)", "", name)
 
 
 def _is_interesting(row: OperatorModes) -> bool:
@@ -154,8 +164,8 @@ KERNELS: Final = Table(
     "kernels",
     (
         # Without the types, which have columns of their own.
-        Column("operator", "string", of=lambda r: re.sub(r" \([^()]*\)", "", r.named.name),
-               says="name without its data types"),
+        Column("operator", "string", of=lambda r: r.label,
+               says="name, without its data types where that still names one operator"),
         Column("types", "string", of=lambda r: _types(r.best), says="in the fastest mode"),
         Column("types_off", "string", title="off", of=lambda r: _types(r.off),
                says="with SME off"),
