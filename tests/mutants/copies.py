@@ -5,23 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path("python/etprof")
-_FOLDERS: Final = (
-    ".ci",
-    "python",
-    "tests",
-    "models",
-    "configs",
-    "docs",
-    "benchmarks",
-    "cpp",
-    "cmake",
-)
 _OF_THE_BUILD: Final = ("bin", "source", "models", "configs")
 _EDITABLE: Final = "_editable_skbc_etprof"
 """Module of scikit-build-core that finds an editable etprof before any path does."""
@@ -36,13 +26,15 @@ def copy_tree(folder: Path) -> Path:
     """Copies the tree, with the native half of the installed package; returns its package."""
     package = folder / PACKAGE
     skip = shutil.ignore_patterns("__pycache__", "*.so", *_OF_THE_BUILD)
-    for name in _FOLDERS:
-        plain = shutil.ignore_patterns("__pycache__")
-        ignored = skip if name == "python" else plain
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, folder)
+    plain = shutil.ignore_patterns("__pycache__")
+    folder.mkdir(parents=True, exist_ok=True)
+    # All that is tracked: a test whose file is missing would judge nothing.
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
+    for name in {line.partition("/")[0] for line in tracked.stdout.decode().splitlines()}:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=skip if name == "python" else plain)
+        else:
+            shutil.copy(ROOT / name, folder)
     # Found and not imported: a process that has the package cannot test another copy of it.
     spec = importlib.util.find_spec("etprof")
     installed = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []

@@ -214,7 +214,6 @@ def _work(
 ) -> None:
     """Is a worker: tries what it is given until there is no more, and says that it ended."""
     try:
-        folder.mkdir()
         bench, sound = Bench(folder), dict[str, bool]()
         bench.check(_quickest(chosen.values()))
         while (number := tasks.get()) is not None:
@@ -243,7 +242,8 @@ def try_one(
         run = bench.run(part, (mutant.file, mutant.change))
         if run.outcome == "passed":
             break
-        culprit = [test for test in part if test.name == run.failed]
+        # The test that failed, or all of a file that could not be imported.
+        culprit = [t for t in part if run.failed in {t.name, t.name.partition("::")[0]}]
         if _pass(bench, culprit or part, sound):
             if run.outcome == "timed out":
                 return "timed out", ""

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from tests.mutants.selection import TimedTest
 
 _LIBRARIES: Final = (
-    "alembic", "distributed", "executorch.backends.xnnpack.partition.xnnpack_partitioner",
-    "executorch.exir", "hypothesis", "jinja2", "numpy", "pandas", "pydantic", "pytest",
-    "rich.console", "scipy.optimize", "scipy.special", "scipy.stats", "sqlalchemy.orm", "torch",
-    "torch._dynamo", "torchao.quantization", "transformers",
+    "alembic", "hypothesis", "jinja2", "numpy", "pandas", "pydantic", "pytest", "rich.console",
+    "scipy.optimize", "scipy.special", "scipy.stats", "sqlalchemy.orm", "torch",
 )  # fmt: skip
-"""What a child would take five seconds of processor time to import, each time anew."""
 _OPTIONS: Final = (
     "-q", "-x", "--tb=no", "--no-header", "-p", "no:cacheprovider",
     "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=mutants",
