@@ -17,6 +17,7 @@ from etprof.cli import main
 from etprof.export import lowering, upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
+from tests.reports.__main__ import main as reports_main
 from tests.reports.files import write_model
 
 if TYPE_CHECKING:
@@ -163,3 +164,30 @@ def test_a_kernel_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     )
     with pytest.raises(ExportError, match=expected):
         export(tmp_path, "Volumes", module="refused")
+
+
+def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
+    """L3-7: eager in half precision has some 36 dB of this network, and 40 were asked of a program."""
+    method = export(tmp_path, "SettledNet", module="floors", precision="fp16")["methods"]["forward"]
+    (output,) = method["check"]["outputs"]
+    assert output["snr_db_precision"] < 40
+    assert output["snr_db"] > output["snr_db_precision"] - 3
+    assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
+
+
+@pytest.mark.parametrize("model", ["OneChannel", "CircularVolume", "ShiftedCache"])
+def test_further_reports_export(tmp_path: Path, model: str) -> None:
+    """Item 7 of the corpus: `python -m tests.reports` has all of them."""
+    method = export(tmp_path, model, module="public")["methods"]["forward"]
+    assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
+
+
+def test_the_command_prints_a_row_for_each_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reports_main(["EmptyPad"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[1] for line in table if "EmptyPad" in line] == [
+        "fp32",
+        "fp16",
+        "int8",
+    ]
+    assert table[-1] == "0 otherwise than they should be"
