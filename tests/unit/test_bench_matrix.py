@@ -68,7 +68,7 @@ def test_every_problem_is_listed_at_once() -> None:
     assert found == [
         (
             f"models.0.model: no model is called 'toy_cn'; did you mean 'toy_cnn'? known: {KNOWN}; "
-            "or give path/to/file.py:Class (got 'toy_cn')"
+            "or give path/to/file.py:Class or FILE.pt2 (got 'toy_cn')"
         ),
         "models.1.methd: unknown field; did you mean 'method'?",
         (

@@ -383,7 +383,7 @@ def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
     assert found.notes[0].startswith(
         "the sides computed different results, so no speed-up counts: output 0: 2.4 dB signal"
     )
-    assert "different results; questionable, speed-up 2.99×" in describe_comparison(found)
+    assert "different results; faster, speed-up 2.99×" in describe_comparison(found)
 
 
 @pytest.mark.parametrize(("weights", "compared"), [("c", 2), ("d", 0)])

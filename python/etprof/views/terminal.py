@@ -185,7 +185,7 @@ class TerminalTable:
         for row in rows:
             yield from (
                 folded_text(
-                    f"{row[0].text}, {columns[index].heading}:\n", UnbrokenLine(row[index].text)
+                    f"{row[0].text}, {columns[index].heading}\n", UnbrokenLine(row[index].text)
                 )
                 for index in paths
             )
