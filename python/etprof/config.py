@@ -64,6 +64,7 @@ _MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
 
 Threads = Annotated[int, Field(gt=0, le=MOST_THREADS)]
+Texts = Annotated[tuple[str, ...], Field(max_length=MOST_ENTRIES)]
 PresetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """A folder below build/, so nothing that leads out of it."""
 STRICT = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
@@ -143,17 +144,17 @@ class ProgramConfig(StrictModel):
     inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
     data: Path | None = None
     method: str | None = None
-    scopes: Annotated[tuple[str, ...], Field(max_length=MOST_ENTRIES)] = Field(
+    scopes: Texts = Field(
         (),
-        description="parts in another precision, such as encoder.*=fp32, as `export --scope` has "
-        "them; for a model that is exported first",
+        description="parts in another precision, as `export --scope`; of a model to export first",
     )
+    example_inputs: Texts = Field((), description="as `export --input`; of a model to export first")
 
     @property
     def named_model(self) -> str | None:
         """The model that is to be exported, as `etprof profile` takes it; None for a program."""
         is_program = self.model.suffix == ".pte" or self.model.is_file()
-        return None if is_program else str(self.model)
+        return None if is_program and not names_a_source(str(self.model)) else str(self.model)
 
     def is_file_below(self, folder: Path) -> bool:
         """Whether the model is a path: a program's, or that of a model's source."""
@@ -175,12 +176,12 @@ class ProgramConfig(StrictModel):
             except EtprofError as error:
                 yield f"model: {error}"
             try:
-                options = ExportOptions(scopes=self.scopes)
+                options = ExportOptions(scopes=self.scopes, example_inputs=self.example_inputs)
                 ExportRequest(name, precision or USUAL_PRECISION, options=options).files()
             except UsageError as error:
-                yield f"scopes: {error}"
-        elif self.scopes:
-            yield f"scopes: {self.model} is a program already; name the model, or leave them out"
+                yield f"{'example_inputs' if '--input ' in str(error) else 'scopes'}: {error}"
+        elif field := "scopes" if self.scopes else "example_inputs" if self.example_inputs else "":
+            yield f"{field}: {self.model} is a program already; name the model, or leave them out"
 
 
 ExperimentName = Annotated[
@@ -455,8 +456,8 @@ def _without(node: Any, location: tuple[int | str, ...]) -> Any:  # noqa: ANN401
 
 
 def names_a_source(model: str) -> bool:
-    """Whether a model is named by the Python file that it is in."""
-    return re.search(r"\.py(:|$)", model) is not None
+    """Whether a model is named by the file that it is in."""
+    return re.search(r"\.(py|pt2)(:|$)", model) is not None
 
 
 def _rebase(value: Any, folder: Path) -> Any:  # noqa: ANN401 - whatever a config holds

@@ -99,3 +99,25 @@ def test_other_inputs_make_another_program(
         assert ("exported earlier" in capsys.readouterr().err) == is_used
     assert profile("out_make/artifacts/make_xnnpack_fp32.pte", "--input", "4x64") == 2
     assert "--inputs takes its files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [("net.py:Net:fp32", ["1x3x16x16", "int64:1x17"]), ("head.pt2", [])],
+    ids=["module", "pt2"],
+)
+def test_a_config_names_it_too(folder: Path, model: str, inputs: list[str]) -> None:
+    """U3-3: wherever a model is named; an existing `.pt2` was taken for a program."""
+    document = {
+        "model": model,
+        "example_inputs": inputs,
+        "output_root": "run",
+        "experiments": [{"name": "one", "iterations": 1, "warmup": 0, "threads": [1]}],
+        "measurement": {"blocks": 1, "min_seconds": 0.001, "operator_launches": 1},
+    }
+    Path("config.json").write_text(json.dumps(document))
+    assert main(["config", "check", "config.json"]) == 0
+    assert main(["run", "config.json"]) == 0
+    assert (folder / "run" / "report.html").is_file()
+    Path("config.json").write_text(json.dumps({**document, "example_inputs": ["3x"]}))
+    assert main(["config", "check", "config.json"]) == 2

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from etprof.base.errors import EtprofError, ExportError, InputFileError, UsageError
+from etprof.bench.matrix import ModelEntry
+from etprof.config import names_a_source
 from etprof.export.model_loading import load_methods
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.model_registry import registry
@@ -324,3 +326,10 @@ def test_inputs_are_for_models_of_one_method() -> None:
     with pytest.raises(UsageError, match="leave out --input"):
         load_methods("decoder", None, ("1x3",))
     assert ExportError.exit_code == 6
+
+
+def test_a_matrix_has_a_saved_program_by_its_name(saved: Path) -> None:
+    """Its rows and files are named as those of every model are."""
+    entry = ModelEntry(model=str(saved))
+    assert (entry.name, entry.program) == ("net", None)
+    assert names_a_source(str(saved))

@@ -133,6 +133,8 @@ class ModelEntry(StrictModel):
         """Name in files and tables: the registered one, the class's, or the program's."""
         if self.program is not None:
             return self.program.stem
+        if self.model.endswith(".pt2"):
+            return Path(self.model).stem
         return self.model.rpartition(":")[2] if ":" in self.model else self.model
 
     @property

@@ -134,8 +134,13 @@ def _export_models(config: Config) -> Config:
     def exported(program: Program) -> Program:
         if program.named_model is None:
             return program
-        path = export_named(program.named_model, allow_inaccurate=inaccurate, scopes=program.scopes)
-        return program.model_copy(update={"model": path, "scopes": ()})
+        path = export_named(
+            program.named_model,
+            allow_inaccurate=inaccurate,
+            scopes=program.scopes,
+            example_inputs=program.example_inputs,
+        )
+        return program.model_copy(update={"model": path, "scopes": (), "example_inputs": ()})
 
     programs = {name: exported(program) for name, program in config.programs.items()}
     return exported(config.model_copy(update={"programs": programs} if programs else {}))
