@@ -18,7 +18,7 @@ import pytest
 from etprof.base.process import Completed, run_command
 from etprof.run.manifest import load_manifest
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'etprof[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask: pip install distributed")
 
 DEVICES = ("red", "green", "blue")
 WORKERS = {"one": ("red",), "two": ("green", "blue")}

@@ -201,9 +201,9 @@ def test_emulated_runs_are_never_judged(history: History) -> None:
 def test_the_first_run_has_nothing_to_be_compared_with(history: History) -> None:
     history.add()
     code, text = history.command("check", "--baseline", "window:3", "--full")
-    assert code == 0
+    assert code == 9
     assert "Nothing to compare with: #1 toy_cnn" in text
-    assert "nothing was compared; 1 run without a baseline" in text
+    assert "Nothing was compared: 1 run without a baseline of window:3" in text
 
 
 def test_the_noise_floor_of_the_device_counts(history: History) -> None:

@@ -216,7 +216,7 @@ def test_an_export_never_overwrites(capsys: pytest.CaptureFixture[str], tmp_path
 
 def test_without_a_driver_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
-    with pytest.raises(EtprofError, match=r"needs psycopg: `pip install 'etprof\[postgresql\]'`"):
+    with pytest.raises(EtprofError, match=r"needs psycopg: `pip install 'psycopg\[binary\]'`"):
         open_store("postgresql://u@h/db")
 
 
