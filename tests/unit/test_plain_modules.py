@@ -333,3 +333,16 @@ def test_a_matrix_has_a_saved_program_by_its_name(saved: Path) -> None:
     entry = ModelEntry(model=str(saved))
     assert (entry.name, entry.program) == ("net", None)
     assert names_a_source(str(saved))
+
+
+def test_a_module_beside_others_has_the_same_weights_each_time(tmp_path: Path) -> None:
+    """The file's own modules draw weights when it is imported: the second export had others."""
+    file = tmp_path / "drawn.py"
+    file.write_text(
+        "from torch import nn\nbeside = nn.Linear(9, 9)\ndef make(): return nn.Linear(4, 2)\n"
+    )
+    weights = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        weights.append(load_methods(f"{file}:make")["forward"].module.weight)
+    assert torch.equal(weights[0], weights[1])  # type: ignore[arg-type]

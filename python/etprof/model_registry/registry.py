@@ -160,8 +160,12 @@ def load_model(name: str, inputs: Sequence[str] = ()) -> EagerModelBase:
 
     `inputs` are as `--input` takes them. Raises ExportError when the model cannot be created.
     """
+    import torch
+
     source = find_model(name)
-    create = source.load_class()
+    # What a file draws when it is imported, which is once, does not move the weights drawn after it.
+    with torch.random.fork_rng(devices=[]):
+        create = source.load_class()
     try:
         model = create()
     except EtprofError:
