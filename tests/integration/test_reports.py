@@ -191,3 +191,10 @@ def test_the_command_prints_a_row_for_each_precision(capsys: pytest.CaptureFixtu
         "int8",
     ]
     assert table[-1] == "0 otherwise than they should be"
+
+
+@pytest.mark.parametrize("model", ["Counter", "Unchanged"])
+def test_quantisation_leaves_state_as_it_is(tmp_path: Path, model: str) -> None:
+    """S-1: torchao's conversion folded what a layer reads of the state into a constant."""
+    method = export(tmp_path, model, precision="int8")["methods"]["forward"]
+    assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}

@@ -23,7 +23,14 @@ from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
 from etprof.export.changes.volumes import flatten_volumes
 from etprof.export.request import BLOCK_MULTIPLE, parse_precision
-from etprof.export.state import STEPS, list_changes, take_state, unchanged_buffers, vary_inputs
+from etprof.export.state import (
+    STEPS,
+    list_changes,
+    take_state,
+    touches_state,
+    unchanged_buffers,
+    vary_inputs,
+)
 from etprof.model_registry.eager_model import checked_inputs
 
 if TYPE_CHECKING:
@@ -450,7 +457,8 @@ def _make_quantizer(
 
     def choose(name: str) -> Callable[[torch.fx.Node], bool]:
         return lambda node: (
-            decide(operators.find_origin(node).module_path, operators.target_name(node)) == name
+            not touches_state(node)
+            and decide(operators.find_origin(node).module_path, operators.target_name(node)) == name
         )
 
     quantizers = [

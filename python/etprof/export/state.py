@@ -273,3 +273,40 @@ def _call(module: nn.Module, given: Any) -> list[Any]:  # noqa: ANN401 - any inp
     with torch.no_grad(), half_constants.ClampingMode():  # type: ignore[no-untyped-call]
         outputs = module(*inputs, **kwarg_inputs)
     return [_copy(value) for value in tensors.flatten(outputs)]
+
+
+def touches_state(node: torch.fx.Node) -> bool:
+    """Whether a node of a graph module writes into a buffer, or reads what comes of changed ones alone.
+
+    Quantised, the one would write into a dequantised copy, and what the other reads would be folded
+    into a constant by torchao's conversion: the state would be lost.
+    """
+    changed = {name for other in node.graph.nodes if (name := _written_buffer(other)) is not None}
+    if not changed:
+        return False
+    return _written_buffer(node) is not None or any(
+        _is_of_state(source, changed) for source in node.all_input_nodes
+    )
+
+
+def _written_buffer(node: torch.fx.Node) -> str | None:
+    """Returns the name of the buffer that a node writes into; None for what writes into none."""
+    schema = getattr(node.target, "_schema", None)
+    written = node.args[0] if node.args and schema is not None and schema.is_mutable else None
+    while isinstance(written, torch.fx.Node) and getattr(written.target, "is_view", False):
+        written = written.args[0]
+    is_buffer = isinstance(written, torch.fx.Node) and written.op == "get_attr"
+    return str(written.target) if isinstance(written, torch.fx.Node) and is_buffer else None
+
+
+def _is_of_state(node: torch.fx.Node, changed: Collection[str]) -> bool:
+    """Whether a value depends on no input, and on one of the buffers `changed`."""
+    pending, seen = [node], set[torch.fx.Node]()
+    while pending:
+        source = pending.pop()
+        if source.op == "placeholder":
+            return False
+        if source not in seen:
+            seen.add(source)
+            pending += source.all_input_nodes
+    return any(source.op == "get_attr" and source.target in changed for source in seen)
