@@ -201,7 +201,10 @@ CASES = {
     "no-interface": (
         ["Function"],
         6,
-        "{file}: class 'Function' lacks get_eager_model and get_example_inputs" + NEXT,
+        (
+            "{file}:Function needs function: write a function that returns one, such as `def make(): "
+            "return Function(function=…)`, and name it: {file}:make"
+        ),
     ),
     "rule": (
         ["Base", "--operators", "linaer"],

@@ -60,7 +60,7 @@ def test_all_launches_have_command_lines_and_environments_of_one_length(
     runner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = random.Random(7)  # noqa: S311
-    for index, length in enumerate((1, 9, 14, 17, 90)):
+    for index, length in enumerate((1, 9, 14, 17, 20)):
         monkeypatch.setenv("ANOTHER", "x" * index)
         request = request_of(
             tmp_path / ("o" * length),
@@ -73,7 +73,8 @@ def test_all_launches_have_command_lines_and_environments_of_one_length(
     seen = launches(runner)
     assert len(seen) == 5
     paths = {len(word.partition("=")[2]) for argv, _ in seen for word in argv if "/" in word}
-    assert paths == {256}
+    assert len(paths) == 1
+    assert paths <= {128, 256}
     # A script's own path is handed to its interpreter: what the kernel laid for it is not seen here.
     totals = {stack_bytes([str(runner), str(runner), *argv], env) for argv, env in seen}
     assert len(totals) == 1
@@ -96,7 +97,7 @@ def test_every_path_of_a_request_is_levelled(tmp_path: Path) -> None:
     assert len(plain_paths) == 7
     values = [word.partition("=")[2] for word in argv if str(tmp_path) in word]
     assert len(values) == 7
-    assert {len(value) for value in values} == {256}
+    assert len({len(value) for value in values}) == 1
     assert [Path(value) for value in values] == [Path(plain_paths[value]) for value in values]
     assert restore_paths(" ".join(argv), plain_paths).split() == runner_arguments(
         request_of(tmp_path)
@@ -109,7 +110,17 @@ def lengthened(path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("size", "length"), [(5, 256), (254, 256), (255, 512), (998, 1000), (999, 999), (3000, 3000)]
+    ("size", "length"),
+    [
+        (5, 128),
+        (126, 128),
+        (127, 256),
+        (254, 256),
+        (255, 512),
+        (998, 1000),
+        (999, 999),
+        (3000, 3000),
+    ],
 )
 def test_long_paths_have_the_next_length(size: int, length: int) -> None:
     path = "/" + "é" * ((size - 1) // 2) + "x" * ((size - 1) % 2)
@@ -121,7 +132,7 @@ def test_a_relative_path_stays_the_same_file(
 ) -> None:
     (tmp_path / "m.pte").write_text("a program")
     monkeypatch.chdir(tmp_path)
-    assert len(lengthened("m.pte")) == 256
+    assert len(lengthened("m.pte")) in {128, 256}
     assert Path(lengthened("m.pte")).read_text() == "a program"
 
 
@@ -162,3 +173,10 @@ def test_the_state_of_address_randomization_is_recorded(
             path.write_text(f"{text}\n")
         monkeypatch.setattr(local, name, path)
     assert LocalTarget().describe()["address_randomization"] == state
+
+
+def test_a_path_that_a_message_cuts_has_no_slashes_before_it(tmp_path: Path) -> None:
+    """ExecuTorch cuts its messages at 256 bytes, so the end of a path may be missing."""
+    (argument,), plain_paths = level_paths([f"--model={tmp_path}/m.pte"])
+    cut = argument.removeprefix("--model=")[:-5]
+    assert restore_paths(f"cannot read {cut}", plain_paths) == f"cannot read {tmp_path}/"

@@ -194,7 +194,9 @@ class SimTarget:
                 "pss_bytes": 2**20,
                 "planned_buffers_bytes": [4096],
             },
+            "output_step": 1 if request.outputs else 1 + request.warmup + len(latencies),
             "outputs": [_tensor(0, [1, 10], request.outputs) | {"nonfinite_count": 0}],
+            "further_outputs": [],
         }
 
     def _head(self, request: RunnerRequest, mode: str, *, traced: bool) -> dict[str, object]:

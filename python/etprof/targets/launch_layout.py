@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,14 @@ LAYOUT_VARIABLE: Final = "ETPROF_LAYOUT"
 """Read by etprof-runner (cpp/runner/layout.h); other runners ignore it."""
 FILL_VARIABLE: Final = "ETPROF_FILL"
 """Fills command line and environment up to a whole step."""
-_LENGTHS: Final = (256, 512, 1000)
-"""Bytes of a path: the shortest that fits. A Mac's longest path has 1,023 bytes (PATH_MAX)."""
+_LENGTHS: Final = (128, 256, 512, 1000)
+"""Bytes of a path: the shortest that fits. ExecuTorch cuts its messages, which name paths, at 256
+bytes; a Mac's longest path has 1,023 (PATH_MAX)."""
 _PAGE_BYTES: Final = 4096
 """What a shift is drawn below: times repeat with the place in a page (4 KiB aliasing)."""
 _ALIGNMENT_BYTES: Final = 16
 """Of malloc and of the stack on the CPUs that etprof knows."""
+_SLASHES: Final = re.compile("/{3,}")
 _PATH_FLAGS: Final = frozenset(
     f"--{name}"
     for name in ("model", "data", "input", "etdump", "kernel-trace", "outputs", "result")
@@ -88,4 +91,5 @@ def restore_paths(text: str, plain_paths: Mapping[str, str]) -> str:
     """Returns what a runner said, with the paths that people know."""
     for long_path, path in plain_paths.items():
         text = text.replace(long_path, path)
-    return text
+    # Of a path that was cut, or is part of another: as it would have been without.
+    return _SLASHES.sub("/", text)
