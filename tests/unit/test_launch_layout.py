@@ -44,7 +44,9 @@ def request_of(folder: Path, **settings: object) -> RunnerRequest:
 def runner(tmp_path: Path) -> Path:
     """A program that notes how it was started, and refuses."""
     path = tmp_path / "runner"
-    path.write_text(_RUNNER.format(python=sys.executable, seen=str(tmp_path / "seen")))
+    # The first line of a script takes no blank, and the folder of this Python may have one.
+    (tmp_path / "python").symlink_to(sys.executable)
+    path.write_text(_RUNNER.format(python=tmp_path / "python", seen=str(tmp_path / "seen")))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
