@@ -213,7 +213,7 @@ bool Session::is_steady() const {
 void Session::choose_batch() {
     constexpr std::uint64_t kLeastTicks = 100;
     const bool is_watched = options_.kernel_trace_path || options_.etdump_path ||
-                            options_.cold_inputs || options_.outputs_dir;
+                            options_.cold_inputs || options_.output_steps > 1;
     const std::uint64_t least_ns = kLeastTicks * measurements_.clock.tick_ns;
     const std::uint64_t fastest_ns = std::max<std::uint64_t>(1, fastest_so_far());
     if (generation_ == nullptr && !is_watched && options_.warmup > 0 && fastest_ns < least_ns &&
