@@ -22,7 +22,7 @@ def column_lists() -> str:
 
 def _section(table: Table) -> str:
     rows = [f"| `{c.name}` | {c.dtype} | {c.says.replace('|', ' ')} |" for c in table.columns]
-    head = f"### `{table.name}`: {table.says}"
+    head = f"## `{table.name}`: {table.says}"
     return "\n".join([head, "", "| column | dtype | meaning |", "|---|---|---|", *rows, ""])
 
 

@@ -11,14 +11,14 @@ from typing import Final
 from etprof.views.formats import format_names
 from tests.hostile.seeds import PROMPT
 
-READ: Final = frozenset({0, 4})
-"""Read, or refused as missing or damaged."""
+READ: Final = frozenset({0, 4, 6})
+"""Read, with right outputs or wrong ones, or refused as missing or damaged."""
 ASKED: Final = READ | {2}
 """Also: what was asked for is not in it, or a file written by people has a mistake."""
 MEASURED: Final = ASKED | {5}
 """Also: what the runner left cannot be used."""
-STORED: Final = ASKED | {8}
-"""Also: the history is damaged, or no history."""
+STORED: Final = ASKED | {8, 9}
+"""Also: the history is damaged, or no history; or a check has nothing to compare with."""
 
 
 @dataclass(frozen=True)

@@ -85,18 +85,20 @@ CASES: Final = (
     *(
         Case("run", line, frozenset(codes), _RUN)
         for line, *codes in (
-            ("analyze run", 0),
+            ("analyze run", 0, 6),
             ("analyze run/android_off/known_android_off_t1.etdump --json", 0),
             ("compare run:android_off run:android_sme2", 0),
             (
                 "report run --format chrome,csv,folded,html,hud,json,md,model-explorer,parquet,perfetto --out out",
                 0,
                 2,
+                3,
+                6,
             ),
-            ("report run --thresholds thresholds.json --format md --out out", 0),
-            ("validate run", 0, 1, 4),
+            ("report run --thresholds thresholds.json --format md --out out", 0, 6),
+            ("validate run", 0, 1, 4, 6),
             ("history add run --store empty.sqlite", 0),
-            ("run run.json --analysis-only --output-root run", 0, 2, 4),
+            ("run run.json --analysis-only --output-root run", 0, 2, 4, 6),
             ("run --from-manifest run --dry-run", 0, 2),
         )
     ),
@@ -105,7 +107,7 @@ CASES: Final = (
         Case("history", line, frozenset(codes), tuple(f"../trees/history/r{n}" for n in range(5)))
         for line, *codes in (
             ("history list --store history.sqlite", 0),
-            ("history check --baseline window:2 --store history.sqlite", 0, 1),
+            ("history check --baseline window:2 --store history.sqlite", 0, 1, 9),
             ("history export out.parquet --store history.sqlite", 0),
             ("history import export.json --store empty.sqlite", 0),
             ("history import export.parquet --store empty.sqlite", 0),

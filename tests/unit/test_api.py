@@ -69,9 +69,9 @@ def test_frames_have_the_documented_columns(run: etprof.Run, name: str) -> None:
 def test_every_declared_column_is_listed() -> None:
     """T16, H3: the lists come from the declarations alone, so that a column is one file."""
     printed = run_command([sys.executable, str(GUIDE.with_name("columns.py"))]).stdout
-    assert re.findall(r"^### `(\w+)`", printed, re.MULTILINE) == list(COLUMNS)
+    assert re.findall(r"^## `(\w+)`", printed, re.MULTILINE) == list(COLUMNS)
     for name, columns in COLUMNS.items():
-        section = printed.partition(f"### `{name}`: ")[2].partition("\n### ")[0]
+        section = printed.partition(f"## `{name}`: ")[2].partition("\n## ")[0]
         listed = re.findall(r"^\| `(\w+)` \| (\w+) \| \S", section, re.MULTILINE)
         assert dict(listed) == columns
 
