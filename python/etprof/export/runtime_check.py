@@ -11,7 +11,7 @@ import itertools
 import re
 import sys
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,11 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     step_outputs = execute_steps(pte, ptd, name, converted.inputs)
     steps = [
         _CheckedStep(
-            step, _align(name, values, references.of(step)), converted.of(step), references.of(step)
+            step,
+            _align(name, values, references.of(step)),
+            converted.of(step),
+            references.of(step),
+            floors,
         )
         for step, values in enumerate(step_outputs, 1)
     ]
@@ -90,7 +94,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     judged = [
         step for step in steps if has_state or step is steps[0] or step.differs_from(steps[0])
     ]
-    verdicts = _judge_steps(judged, precision, floors)
+    verdicts = _judge_steps(judged, precision)
     if has_state and any(verdict.answer == "failed" for verdict in verdicts):
         hint = explain_state(method, references, steps, carried)
         blamed = next(verdict for verdict in verdicts if verdict.answer == "failed")
@@ -100,7 +104,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         passed=all(verdict.answer != "failed" for verdict in verdicts),
         floors=floors,
         verdicts=tuple(verdicts),
-        outputs=tuple(itertools.chain.from_iterable(step.rows(floors) for step in judged)),
+        outputs=tuple(itertools.chain.from_iterable(step.rows() for step in judged)),
     )
     return CheckedMethod(check, steps[0].outputs, converted)
 
@@ -125,24 +129,27 @@ class _CheckedStep:
     outputs: list[torch.Tensor | None]
     converted: list[torch.Tensor | None]
     references: list[torch.Tensor | None]
+    floors: Floors
 
     def differs_from(self, first: _CheckedStep) -> bool:
         """Whether the program gave something else."""
         pairs = zip(self.outputs, first.outputs, strict=True)
         return any(a is not None and b is not None and not _are_alike(a, b) for a, b in pairs)
 
-    def compare(self, floors: Floors) -> tuple[list[Parity], list[Parity], list[Parity]]:
-        """Compares program and float32, program and converted, converted and float32."""
+    @cached_property
+    def parities(self) -> tuple[list[Parity], list[Parity], list[Parity]]:
+        """Of program and float32, program and converted, converted and float32."""
         program, converted, exact = self.outputs, self.converted, self.references
+        least_db = self.floors.snr_db
         return (
-            _compare(program, exact, floors),
-            _compare(program, converted, floors),
-            _compare(converted, exact, floors),
+            _compare(program, exact, least_db),
+            _compare(program, converted, least_db),
+            _compare(converted, exact, least_db),
         )
 
-    def rows(self, floors: Floors) -> Iterator[CheckedOutput]:
+    def rows(self) -> Iterator[CheckedOutput]:
         """Yields what the manifest has of each output."""
-        for parity, lowered, cost in zip(*self.compare(floors), strict=True):
+        for parity, lowered, cost in zip(*self.parities, strict=True):
             yield CheckedOutput(
                 index=parity.index,
                 step=self.number,
@@ -166,23 +173,23 @@ def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _compare(
     outputs: Sequence[torch.Tensor | None],
     references: Sequence[torch.Tensor | None],
-    floors: Floors,
+    least_db: float | None = None,
 ) -> list[Parity]:
     return [
-        compare_output(index, output, reference, floors.snr_db)
+        compare_output(index, output, reference, least_db)
         for index, (output, reference) in enumerate(zip(outputs, references, strict=True))
         if output is not None and reference is not None
     ]
 
 
-def _judge_steps(steps: Sequence[_CheckedStep], precision: str, floors: Floors) -> list[Verdict]:
+def _judge_steps(steps: Sequence[_CheckedStep], precision: str) -> list[Verdict]:
     lowering, good = {}, {}
     for step in steps:
-        parities, lowered, cost = step.compare(floors)
+        parities, lowered, cost = step.parities
         costs = {parity.index: parity.snr_db for parity in cost}
         lowering[step.number] = judge_lowering(lowered, precision, costs)
         own = {parity.index: parity for parity in cost}
-        good[step.number] = judge_precision(parities, floors, precision=precision, costs=own)
+        good[step.number] = judge_precision(parities, step.floors, precision=precision, costs=own)
     return [worst_step(lowering), worst_step(good)]
 
 
@@ -247,11 +254,7 @@ def _starts_at_zero(
 def _is_near(
     outputs: Sequence[torch.Tensor | None], references: Sequence[torch.Tensor | None]
 ) -> bool:
-    return all(
-        compare_output(index, output, reference).is_within(_ALIKE_DB)
-        for index, (output, reference) in enumerate(zip(outputs, references, strict=True))
-        if output is not None and reference is not None
-    )
+    return all(parity.is_within(_ALIKE_DB) for parity in _compare(outputs, references))
 
 
 def compare_output(

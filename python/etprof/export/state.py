@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -67,7 +67,14 @@ class StateEntry:
 
 def take_state(module: nn.Module) -> dict[str, StateEntry]:
     """Returns all that calls of `module` may change, by its path; weights are no state."""
-    entries = {}
+    return {
+        path: StateEntry(owner, name, owner[name], _copy(owner[name]))
+        for path, owner, name in _list_state(module)
+    }
+
+
+def _list_state(module: nn.Module) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yields the path of each buffer and plain attribute, what holds it, and its name there."""
     for path, layer in module.named_modules():
         buffers = [
             (layer._buffers, name) for name, value in layer._buffers.items() if value is not None
@@ -78,10 +85,7 @@ def take_state(module: nn.Module) -> dict[str, StateEntry]:
             if name not in _OF_MODULES and _is_plain(value)
         ]
         for owner, name in (*buffers, *attributes):
-            entries[f"{path}.{name}".lstrip(".")] = StateEntry(
-                owner, name, owner[name], _copy(owner[name])
-            )
-    return entries
+            yield f"{path}.{name}".lstrip("."), owner, name
 
 
 def list_changes(before: dict[str, StateEntry], after: dict[str, StateEntry]) -> list[str]:
@@ -134,9 +138,9 @@ def unchanged_buffers(module: nn.Module, names: Collection[str] | None = None) -
         names: Paths of those; None: all.
     """
     saved = [
-        entry
-        for path, entry in take_state(module).items()
-        if isinstance(entry.value, torch.Tensor) and (names is None or path in names)
+        StateEntry(owner, name, owner[name], _copy(owner[name]))
+        for path, owner, name in _list_state(module)
+        if isinstance(owner[name], torch.Tensor) and (names is None or path in names)
     ]
     try:
         with torch.no_grad():
@@ -181,15 +185,14 @@ def run_steps(method: ExportMethod) -> EagerSteps:
     if not changed:
         return _repeat(method, first)
     restore_state(module, before)
-    inputs = [vary_inputs(method, step) for step in range(1, STEPS + 1)]
-    in_row = _call_in_row(method, inputs)
+    in_row = _call_in_row(method, STEPS)
     changed = list_changes(before, take_state(module))
     restore_state(module, before)
-    if _are_equal(in_row, run_apart(method, STEPS)):
+    if _are_equal(in_row.outputs, run_apart(method, STEPS)):
         # What is computed once and looked up from then on is no state, and stays.
         run_eager(method)
         return _repeat(method, first)
-    return EagerSteps(in_row, [tensors.flatten(given) for given in inputs], tuple(changed))
+    return replace(in_row, changed=tuple(changed))
 
 
 def run_apart(method: ExportMethod, count: int) -> list[list[Any]]:
@@ -205,10 +208,8 @@ def follow_steps(method: ExportMethod, references: EagerSteps) -> EagerSteps:
     """Calls a converted module as the one was called that `references` are of."""
     if not references.changed:
         return _repeat(method, run_eager(method))
-    inputs = [vary_inputs(method, step) for step in range(1, references.count + 1)]
     with unchanged_buffers(method.module):
-        outputs = _call_in_row(method, inputs)
-    return EagerSteps(outputs, [tensors.flatten(given) for given in inputs], references.changed)
+        return replace(_call_in_row(method, references.count), changed=references.changed)
 
 
 def vary_inputs(method: ExportMethod, step: int) -> Any:  # noqa: ANN401 - any inputs
@@ -245,9 +246,9 @@ def _shift(leaf: object, places: int) -> object:
 def restore_state(module: nn.Module, before: dict[str, StateEntry]) -> None:
     """Gives the module the state of then; what it did not have is gone."""
     with torch.no_grad():
-        for path, entry in take_state(module).items():
+        for path, owner, name in [*_list_state(module)]:
             if path not in before:
-                del entry.owner[entry.name]
+                del owner[name]
         for entry in before.values():
             entry.restore()
 
@@ -255,16 +256,19 @@ def restore_state(module: nn.Module, before: dict[str, StateEntry]) -> None:
 def run_eager(method: ExportMethod) -> list[Any]:
     """Returns the outputs of the first inference, flattened as the program gives them."""
     with unchanged_buffers(method.module):
-        return _call(method.module, (method.inputs, dict(method.kwarg_inputs)))
+        return _call(method.module, vary_inputs(method, 1))
 
 
 def _repeat(method: ExportMethod, outputs: list[Any]) -> EagerSteps:
-    flat = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+    flat = tensors.flatten(vary_inputs(method, 1))
     return EagerSteps([outputs] * STATELESS_STEPS, [flat] * STATELESS_STEPS)
 
 
-def _call_in_row(method: ExportMethod, inputs: Sequence[Any]) -> list[list[Any]]:
-    return [_call(method.module, given) for given in inputs]
+def _call_in_row(method: ExportMethod, count: int) -> EagerSteps:
+    """Calls the module so often, each time from the state that the call before it left."""
+    inputs = [vary_inputs(method, step) for step in range(1, count + 1)]
+    outputs = [_call(method.module, step_inputs) for step_inputs in inputs]
+    return EagerSteps(outputs, [tensors.flatten(step_inputs) for step_inputs in inputs])
 
 
 def _call(module: nn.Module, given: Any) -> list[Any]:  # noqa: ANN401 - any inputs

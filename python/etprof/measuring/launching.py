@@ -107,12 +107,11 @@ class Launcher:
             return self._of_steps(replace(request, generation=None, outputs=outputs), experiment)
         # One of the launches that split writes what it computed; generations leave tokens.
         output_folder = None if launch.block or request.generation else outputs
-        has_state = self._program_of(experiment).steps > 1
-        if output_folder and has_state:
-            if is_timed:  # a launch of its own keeps the outputs of all inferences
-                output_folder = None
-            else:
-                request = self._of_steps(request, experiment)
+        if output_folder and is_timed and self._program_of(experiment).steps > 1:
+            # A launch of its own keeps the outputs of all inferences.
+            output_folder = None
+        elif output_folder:
+            request = self._of_steps(request, experiment)
         clock = files.file(f"{suffix}_clock.json") if self._has_clock(experiment) else None
         etdump = files.file(f"{suffix}.etdump")
         return replace(request, etdump=etdump, kernel_trace=clock, outputs=output_folder)

@@ -130,7 +130,6 @@ class ModelWithInputs(EagerModelBase):
         limits = [*sorted(_table_sizes(module), reverse=True), ANY_INTEGER]
         if not any(spec.is_integer for spec in self._specs):
             return make_inputs(self._specs, ANY_INTEGER)
-        made = make_inputs(self._specs, limits[0])
         for limit in limits[:_MOST_TRIALS]:
             made = make_inputs(self._specs, limit)
             if len(limits) == 1 or _problem(module, *made) is None:

@@ -95,8 +95,10 @@ def explain_refusal(
 def _failed_kernels(error: RefusedProgramError, lowered: LoweredProgram) -> Iterator[str]:
     """Yields the operator outside the delegates whose instruction failed, if there is one."""
     match = _INSTRUCTION.search(error.reason)
-    for operator in lowered.methods[error.method].operators if match else ():
-        if match and operator.instruction == int(match[1]) and operator.delegate is None:
+    if match is None:
+        return
+    for operator in lowered.methods[error.method].operators:
+        if operator.instruction == int(match[1]) and operator.delegate is None:
             yield name_operator(operator.operator, operator.origin)
 
 

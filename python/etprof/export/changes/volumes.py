@@ -5,6 +5,8 @@ A kernel of depth n is n kernels of images, each over the slices of the volume t
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,7 +65,7 @@ def _sum_slices(  # noqa: PLR0913, PLR0917 - as ATen has them
         )
         for index, plane in enumerate(planes)
     ]
-    return _as_volume(_add_up(parts), depth)
+    return _as_volume(functools.reduce(operator.add, parts), depth)
 
 
 def _spread_slices(  # noqa: PLR0913, PLR0917 - as ATen has them
@@ -96,7 +98,7 @@ def _spread_slices(  # noqa: PLR0913, PLR0917 - as ATen has them
             part = rows[:, :, :spread]
         before = index * dilations[0]
         parts.append(_pad_depth(part, before, reach - before + extra[0]))
-    whole = _add_up(parts)
+    whole = functools.reduce(operator.add, parts)
     result = whole[:, :, paddings[0] : whole.shape[2] - paddings[0]]
     return result if bias is None else result + bias.reshape(1, -1, 1, 1, 1)
 
@@ -119,10 +121,3 @@ def _as_images(volume: torch.Tensor) -> torch.Tensor:
 
 def _as_volume(images: torch.Tensor, depth: int) -> torch.Tensor:
     return images.reshape(-1, depth, *images.shape[1:]).transpose(1, 2)
-
-
-def _add_up(parts: list[torch.Tensor]) -> torch.Tensor:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
