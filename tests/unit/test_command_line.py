@@ -18,7 +18,8 @@ import pytest
 from etprof import cli
 from etprof.base.errors import UsageError
 from etprof.base.process import Completed, run_command
-from etprof.cli import COMMANDS, CommandParser, build_parser, main
+from etprof.cli import COMMANDS, build_parser, main
+from etprof.cli.parser import CommandParser
 from etprof.run.directory import reserved, set_aside
 
 ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"

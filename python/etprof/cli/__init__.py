@@ -9,13 +9,12 @@ import gc
 import importlib.util
 import io
 import os
-import re
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 import etprof
 from etprof.base.errors import (
@@ -28,8 +27,9 @@ from etprof.base.errors import (
 )
 from etprof.base.files import provide_home
 from etprof.base.interruption import Interrupted, interruptible
-from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
-from etprof.cli.crash_report import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
+from etprof.base.text import ASCII_ERRORS, clean_lines
+from etprof.cli.crash_report import end_unexpectedly, is_debugging
+from etprof.cli.parser import CommandParser
 from etprof.cli.surroundings import check_folder, check_surroundings
 
 COMMANDS: tuple[str, ...] = (
@@ -73,44 +73,21 @@ first steps:
   etprof COMMAND --help       examples, defaults and units of each command
 
 exit codes:
-  0  done                                     6  the model cannot be exported, or
-  1  `validate`: something is missing;           its outputs are wrong
-     `history check`: a regression            7  a result cannot be written
-  2  a flag, name or config cannot be used    8  the history's store cannot be used
-  3  a part of etprof is missing here         9  `history check`: nothing was compared
-  4  a file is missing or damaged             70   a defect of etprof, with a report
-  5  the machine or device that measures      130  interrupted (Ctrl-C)
-     failed                                   129, 143  the same by SIGHUP, SIGTERM
-                                              141  the reader of a pipe went away
+  0         done
+  1         `validate`: something is missing; `history check`: a regression
+  2         a flag, name or config cannot be used
+  3         a part of etprof is missing here
+  4         a file is missing or damaged
+  5         the machine or device that measures failed
+  6         the model cannot be exported, or its outputs are wrong
+  7         a result cannot be written
+  8         the history's store cannot be used
+  9         `history check`: nothing was compared
+  70        a defect of etprof, with a report
+  129, 143  ended by SIGHUP or SIGTERM
+  130       interrupted (Ctrl-C)
+  141       the reader of a pipe went away
 """
-_INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are one line with the way out, as all of etprof's are.
-
-    `--debug` is known before and after every subcommand.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - argparse's own
-        super().__init__(*args, **kwargs)
-        self.add_argument(
-            DEBUG_FLAG,
-            action="store_true",
-            # A subcommand's default would overwrite what stands before it.
-            default=argparse.SUPPRESS,
-            help=f"show the traceback of an error (or set {DEBUG_VARIABLE})",
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Raises UsageError instead of printing all flags and leaving."""
-        match = _INVALID_CHOICE.search(message)
-        choices = [choice.strip(" '") for choice in match[2].split(",")] if match else []
-        suggestion = suggest(match[1], choices) if match else ""
-        if match:
-            # Python 3.11 puts them in quotes, 3.13 does not: one text in all versions.
-            message = message.replace(match[2], ", ".join(choices))
-        raise UsageError(f"{message}{suggestion or ';'} see `{self.prog} --help`")
 
 
 class Command(Protocol):
@@ -137,11 +114,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         prog="etprof",
         description=etprof.__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"etprof {etprof.__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True
+    )
     for name in COMMANDS:
         module = load_command(name)
         text = module.__doc__ or ""
@@ -149,8 +126,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             name,
             help=text.splitlines()[0].rstrip("."),
             description=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
         if command in {None, name}:
             module.add_arguments(subparser)

@@ -45,22 +45,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("source", Path, "RUN_DIR|FILE.etdump", "what to analyse", {"nargs": "?"}),
-        ("--run-dir", Path, "RUN_DIR", "the same as a flag, for scripts"),
-        ("--out", Path, "DIR", "folder for the JSON and CSV files"),
-        ("--etrecord", Path, "FILE", "of an ETDump: what names its operators' modules"),
-        ("--program", Path, "FILE.pte", "of the ETRecord (default: the one beside it)"),
-        ("--method", str, "NAME", "of the ETRecord, where several could be the one that ran"),
-        *CLOCK,
-        ("--json", bool, "", "print analysis_summary.json instead"),
-        ("--quiet", bool, "", "write the files, print nothing"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         FULL,
-        (
-            "--top",
-            whole_number(1),
-            "N",
-            f"with everything: operators to list (default {USUAL_TOP})",
-        ),
-    )
+        ("--top",
+         whole_number(1),
+         "N",
+         f"with --full: operators to list (default {USUAL_TOP})"),
+        ("--etrecord", Path, "FILE", "of an ETDump: names its operators' modules and source lines"),
+        ("--out", Path, "DIR", "folder for the JSON and CSV files"),
+        ("--json", bool, "", "print the same data as JSON (analysis_summary.json)"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("an ETDump by itself"),
+        ("--program", Path, "FILE.pte", "the program of the ETRecord (default: the one beside it)"),
+        ("--method", str, "NAME", "the method that ran, where the ETRecord has several"),
+        *CLOCK,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("for scripts"),
+        ("--run-dir", Path, "RUN_DIR", "RUN_DIR as a flag"),
+        ("--quiet", bool, "", "write the files and print nothing"),
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -37,19 +37,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("matrix", Path, "MATRIX.json", "what to measure", {"nargs": "?"}),
-        STORE,
-        ("--out", Path, "DIR", "instead of the matrix's folder"),
-        ("--resume", bool, "", "continue a matrix that was cut off"),
-        ("--export", bool, "", "export again what is up to date"),
-        ("--dry-run", bool, "", "show the plan, measure nothing"),
-        ("--scheduler", str, "HOST:PORT", "Dask scheduler of a pool of several hosts"),
-        ("--keep-going", bool, "", "never give an experiment up after failures"),
-        NO_WAIT,
-        FULL,
-        JSON,
-    )
+    )  # fmt: skip
     add_flags(
-        parser.add_mutually_exclusive_group(),
+        parser.add_argument_group("common"),
+        ("--dry-run", bool, "", "show the plan, measure nothing"),
+        ("--resume", bool, "", "continue a matrix that was cut off"),
+        ("--export", bool, "", "export again, even what is up to date"),
+        STORE,
+        FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("measuring"),
+        ("--keep-going", bool, "", "go on with an experiment however often it fails"),
+        ("--scheduler", str, "HOST:PORT", "Dask scheduler of a pool of several hosts"),
+        NO_WAIT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--out", Path, "DIR", "output folder, in place of the matrix's"),
+        JSON,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("to start from").add_mutually_exclusive_group(),
         ("--init", bool, "", "print a matrix to start from"),
         ("--schema", bool, "", "print the JSON Schema of matrices"),
     )

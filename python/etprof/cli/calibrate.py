@@ -58,26 +58,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("model", Path, "FILE.pte", "program to measure", {"nargs": "?"}),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         THREADS,
-        ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
-         "launches of each side in a run (default %(default)s)", {"default": 30}),
-        ("--pairs", whole_number(2, MOST_LAUNCHES), "N",
-         "blocks of the comparisons to judge (default %(default)s)", {"default": 10}),
         ("--runs", whole_number(1, _MOST_RUNS), "N",
          "separate runs (default %(default)s)", {"default": 1}),
-        ("--min-seconds", seconds, "S", "time of each launch, or more (default %(default)s s)",
+        ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
+         "launches of each side in a run (default %(default)s)", {"default": 30}),
+        ("--peaks", bool, "", "measure the device's peaks instead: matrix products and memory streams"),
+        FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("measuring"),
+        ("--pairs", whole_number(2, MOST_LAUNCHES), "N",
+         "blocks of each comparison that is judged (default %(default)s)", {"default": 10}),
+        ("--min-seconds", seconds, "S", "shortest measurement of a launch (default %(default)s s)",
          {"default": USUAL_SECONDS}),
-        ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
-        ("--peaks", bool, "", "measure what the device can do at most: products and streams"),
+        NO_WAIT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("peaks"),
         ("--precisions", choice_list(*_PRECISIONS), "LIST",
-         "with --peaks: of the products (default fp32,fp16,int8)"),
+         "with --peaks: precisions of the products (default fp32,fp16,int8)"),
         ("--launches", whole_number(2, MOST_LAUNCHES), "N",
          "with --peaks: launches of each product (default 6)"),
         ("--target", _TIMED, "", "with --peaks: where to run (default: this machine)"),
         SERIAL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
         STORE,
-        NO_WAIT,
-        FULL,
         JSON,
     )  # fmt: skip
 

@@ -50,7 +50,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    from etprof.backends.registry import BY_NAME, DEFAULT
     from etprof.export.request import PRECISION_WORDS
 
     parser.epilog = EXAMPLES
@@ -58,62 +57,79 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         ("name", str, "MODEL", "see `etprof models`; also path/to/file.py:Net, or FILE.pt2",
          {"nargs": "?"}),
-        ("--model --model-name", str, "MODEL", "the same as a flag"),
-        INPUT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         ("--dtype --precision", str, "PRECISION",
          f"fp16 (default), {', '.join(p for p in PRECISION_WORDS if p != 'fp16')}"),
-        ("--quantize", str, "SCHEME",
-         "quantise the float32 model: int8 (default) or any of the quantised precisions",
-         {"nargs": "?", "const": "int8"}),
-        ("--backend", tuple(BY_NAME), "",
-         f"the delegate that takes what it can (default {DEFAULT}), or portable for none"),
-        ("--outdir", Path, "DIR", "folder of the files (default out_<model>/artifacts)"),
-        ("--out", Path, "FILE", "the program's own path"),
-        ("--weights", Path, "FILE", "a checkpoint of the model"),
-        ("--quiet", bool, "", "show nothing but errors"),
-        ALLOW_INACCURATE, FULL, JSON,
+        INPUT,
+        ("--rewrite", name_list, "LIST", "apply these rewrites (see `etprof docs optimize`), or all",
+         {"default": (), "dest": "rewrites"}),
+        ("--explain", bool, "", "say why each node outside the delegate stays there"),
+        FULL,
     )  # fmt: skip
-    _add_thresholds(parser)
     add_flags(
-        parser.add_argument_group("insight"),
-        ("--explain", bool, "", "say of every node why it stays out"),
-        ("--graph", bool, "", "also write the lowered graphs, delegates' too, as text"),
-        ("--trace", bool, "",
-         "also draw where the time goes (flame graph) and the memory plan (Chrome traces)"),
+        parser.add_argument_group("model"),
+        ("--model --model-name", str, "MODEL", "MODEL as a flag"),
+        ("--weights", Path, "FILE", "checkpoint with the model's weights"),
     )  # fmt: skip
     _add_lowering(parser)
+    _add_precisions(parser)
+    _add_thresholds(parser)
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--outdir", Path, "DIR", "folder of the files (default: out_<model>/artifacts)"),
+        ("--out", Path, "FILE", "path of the program"),
+        ("--graph", bool, "", "also write the lowered graphs, delegates' too, as text"),
+        ("--trace", bool, "",
+         "also write where the export's time goes (flame graph) and the memory plan (Chrome trace)"),
+        ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
+        ("--quiet", bool, "", "print errors only"),
+        JSON,
+    )  # fmt: skip
 
 
 def _add_lowering(parser: argparse.ArgumentParser) -> None:
     """Declares what changes the program."""
-    from etprof.export.request import EMBEDDINGS
+    from etprof.backends.registry import BY_NAME, DEFAULT
 
     add_flags(
         parser.add_argument_group("lowering"),
-        ("--keep-fp16-sums", bool, "",
-         "leave norms and sums outside the delegate in fp16, as ExecuTorch computes them"),
-        ("--channels-last", bool, "", "store image inputs as NHWC, as the delegate does"),
-        ("--external-constants", bool, "", "weights into a .ptd beside the program"),
-        ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
-        ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
-         {"default": "greedy"}),
+        ("--backend", tuple(BY_NAME), "",
+         f"delegate (default {DEFAULT}); portable for none"),
         ("--operators", name_list, "LIST", "delegate only these, such as linear,convolution",
          {"default": ()}),
-        ("--config-precisions", name_list, "LIST", "of fp32,static_quant,dynamic_quant; all",
+        ("--config-precisions", name_list, "LIST", "which of the delegate's fp32, static_quant, dynamic_quant (default: all)",
          {"default": ()}),
-        ("--rewrite", name_list, "LIST", "apply these rewrites (see `etprof docs optimize`), or all",
-         {"default": (), "dest": "rewrites"}),
+        ("--channels-last", bool, "", "store image inputs as NHWC, as the delegate does"),
+        ("--external-constants", bool, "", "write the weights into a .ptd beside the program"),
+        ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
+         {"default": "greedy"}),
+        ("--per-op", bool, "", "one delegate call per operator, which takes less memory",
+         {"dest": "per_op_mode"}),
+        ("--strict", bool, "",
+         "fail where the runtime refuses an operator of the delegate, instead of leaving it outside"),
+    )  # fmt: skip
+
+
+def _add_precisions(parser: argparse.ArgumentParser) -> None:
+    """Declares what has another precision than the rest."""
+    from etprof.export.request import EMBEDDINGS
+
+    add_flags(
+        parser.add_argument_group("quantisation and mixed precision"),
+        ("--quantize", str, "SCHEME",
+         "quantise the float32 model: int8 (default) or any of the quantised precisions",
+         {"nargs": "?", "const": "int8"}),
         ("--scope", name_list, "LIST",
          "parts in another precision: 'encoder.*=fp32' for modules, type:add=fp32 for operators",
          {"default": (), "dest": "scopes"}),
         ("--embeddings", EMBEDDINGS, "",
          "quantise nn.Embedding: a scale per row, or per 32 values with _b32"),
-        ("--float-layers", name_list, "LIST", "modules that compute in float32: each as PATH=fp32",
+        ("--float-layers", name_list, "LIST", "modules that compute in float32, the same as --scope PATH=fp32",
          {"default": ()}),
-        ("--per-op", bool, "", "one delegate call per operator: less memory",
-         {"dest": "per_op_mode"}),
-        ("--strict", bool, "",
-         "fail where the runtime refuses an operator of the delegate, instead of leaving it outside"),
+        ("--keep-fp16-sums", bool, "",
+         "leave norms and sums outside the delegate in fp16, as ExecuTorch computes them"),
     )  # fmt: skip
 
 
@@ -124,19 +140,11 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
         ("--least-snr", decibels, "DB", "least signal-to-noise ratio; fp16 40, bf16 30, …"),
         ("--least-cosine", share, "C", "least cosine of both outputs, up to 1"),
         ("--least-top1", share, "P", "least share of rows with the same largest entry"),
-        (
-            "--text",
-            Path,
-            "FILE",
-            "language models: what both read, text or token ids (default: a text of etprof's)",
-        ),
-        (
-            "--tokenizer",
-            Path,
-            "FILE",
-            "language models: makes ids of the text (default: its bytes)",
-        ),
-    )
+        ("--text", Path, "FILE",
+         "language models: text or token ids that both models read (default: a text of etprof's)"),
+        ("--tokenizer", Path, "FILE", "language models: turns the text into token ids (default: its bytes)"),
+        ALLOW_INACCURATE,
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

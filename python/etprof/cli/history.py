@@ -139,21 +139,18 @@ def _action(
     filters: bool = False,
 ) -> argparse.ArgumentParser:
     """Adds an action with the flags that all have, and with those that choose runs."""
-    from argparse import RawDescriptionHelpFormatter
-
     parser = actions.add_parser(
         name,
         help=text,
         description=text[0].upper() + text[1:] + ".",
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.set_defaults(work=work)
-    add_flags(parser, STORE, FULL, JSON)
     if filters:
         add_flags(
-            parser, *((f"--{name}", str, name.upper(), f"only this {name}") for name in _FILTERS)
+            parser.add_argument_group("which runs"),
+            *((f"--{name}", str, name.upper(), f"only this {name}") for name in _FILTERS),
         )
+    add_flags(parser.add_argument_group("store and output"), STORE, FULL, JSON)
     return parser
 
 

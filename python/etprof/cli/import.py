@@ -44,16 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("files", Path, "FILE", "what the other program left", {"nargs": "+"}),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         ("--out", Path, "DIR", "the run directory (default: out_<model>/runs/<platform>)"),
         ("--model", str, "NAME", "call the model this (default: as the files do)"),
         ("--dtype", str, "PRECISION", "its precision, such as fp16"),
-        ("--platform", _PLATFORMS, "", "where it ran (default: as the files say)"),
         ("--sme", _IN_FORCE, "", "the SME mode that was in force"),
+        FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("what the files do not say"),
+        ("--platform", _PLATFORMS, "", "where it ran (default: as the files say)"),
         ("--threads", whole_number(1, MOST_THREADS), "N", "threads in force (default: as the log says)"),
         ("--inferences", whole_number(1, MOST_INFERENCES), "N",
          "inferences whose mean minibench kept (its num_iter, 50 unless asked otherwise)"),
         *CLOCK,
-        FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("output"),
         JSON,
     )  # fmt: skip
 

@@ -51,25 +51,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         ("model", str, "MODEL|FILE.pte",
          "see `etprof models`; also path/to/file.py:Net, or FILE.pt2"),
-        INPUT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         ("--dtype --precision", str, "PRECISION", "as for `etprof export` (default fp16)"),
-        ("--backend", str, "", "the delegate that takes what it can (default), or portable"),
-        ("--weights", Path, "FILE", "a checkpoint of the model"),
-        ("--method", str, "", "which method (default: forward, or the first)"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
-        SERIAL, RUNNER,
         ("--sme", (*get_args(SmeInForce),), "", "only this mode; may be given again (default: all)",
          {"action": "append", "default": []}),
-        ("--memory", whole_number(1, 2**20), "MIB",
-         "tapped values of one program; more are spread over several (default 128)"),
-        ("--taps", whole_number(1), "N", "taps of one program (default: as many as fit)"),
-        ("--inside-fused", bool, "",
-         "also tap operators that the delegate makes one of, which keeps it from that"),
-        ("--out", Path, "DIR", "folder of the files (default out_<model>/numerics/<target>)"),
-        ("--top", whole_number(1), "N", f"with everything: operators to list (default {_USUAL_TOP})"),
-        NO_WAIT,
+        INPUT,
         FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("model"),
+        ("--backend", str, "", "delegate, or portable for none (default: as for `etprof export`)"),
+        ("--weights", Path, "FILE", "checkpoint with the model's weights"),
+        ("--method", str, "", "method to run (default: forward, or the program's first)"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("taps"),
+        ("--memory", whole_number(1, 2**20), "MIB",
+         "tapped values that one program holds; the rest go into further programs (default 128)"),
+        ("--taps", whole_number(1), "N", "taps that one program holds (default: as many as fit)"),
+        ("--inside-fused", bool, "",
+         "also tap operators that the delegate would fuse, which prevents the fusion"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("target"),
+        SERIAL,
+        RUNNER,
+        NO_WAIT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--out", Path, "DIR", "folder of the files (default out_<model>/numerics/<target>)"),
+        ("--top", whole_number(1), "N", f"with --full: operators to list (default {_USUAL_TOP})"),
         JSON,
     )  # fmt: skip
 

@@ -65,35 +65,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("model", str, "MODEL", "see `etprof models`; also path/to/file.py:Net, or FILE.pt2"),
-        INPUT,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         ("--dtype --precision", str, "PRECISION",
          f"fp16 (default), or another of {', '.join(PRECISION_WORDS)}",
          {"default": "fp16"}),
-        ("--backend", str, "", "the delegate that takes what it can (default)"),
-        ("--weights", Path, "FILE", "a checkpoint of the model"),
+        ("--target", KINDS, "",
+         "count kernels there (emulator), or measure programs in turns and keep the faster"),
+        ("--budget", duration, "TIME",
+         "start no new trial after this time: seconds, 10min, 2h, …"),
+        INPUT,
+        FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("model"),
+        ("--backend", str, "", "delegate (default: as for `etprof export`)"),
+        ("--weights", Path, "FILE", "checkpoint with the model's weights"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("search"),
         ("--rewrite", name_list, "LIST", "search among these only; see `etprof docs optimize`",
          {"default": ("all",), "dest": "rewrites"}),
         ("--tolerance", decibels, "DB",
-         "how many dB the result may be farther from eager than the model as it is (default 2)",
+         "how many dB farther from eager the result may be than the baseline (default 2)",
          {"default": 2.0}),
         ("--least-snr", decibels, "DB",
-         "least signal-to-noise ratio of the result, in place of the precision's usual one"),
-        ("--budget", duration, "TIME",
-         "begin no new trial after this long: seconds, or such as 10min or 2h"),
-        ("--outdir", Path, "DIR", "folder of the files"),
-        ("--dry-run", bool, "", "only list what would be tried, and what each would change"),
+         "least signal-to-noise ratio of the result (default: the precision's)"),
+        ("--dry-run", bool, "", "list what would be tried and what each rewrite would change"),
     )  # fmt: skip
     add_flags(
-        parser.add_argument_group("proof on a target"),
-        ("--target", KINDS, "",
-         "count kernels there (emulator), or measure programs in turns and keep what is faster"),
-        SERIAL, RUNNER,
+        parser.add_argument_group("target"),
+        SERIAL,
+        RUNNER,
         THREADS,
         ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
          f"process launches of each program (default {USUAL_BLOCKS})"),
         NO_WAIT,
     )  # fmt: skip
-    add_flags(parser, FULL, JSON)
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--outdir", Path, "DIR", "folder of the files (default: out_<model>/optimize_<precision>)"),
+        JSON,
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

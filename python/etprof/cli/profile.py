@@ -82,43 +82,92 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    from etprof.backends.registry import BY_NAME, DEFAULT
-
     parser.epilog = EXAMPLES
     add_flags(
         parser,
         ("name", str, "MODEL[:PRECISION]|FILE.pte",
-         "what to measure: a model as `etprof export` takes it, or a program", {"nargs": "?"}),
-        ("--model --model-name", str, "MODEL",
-         "the same as a flag; also path/to/file.py:Net, or FILE.pt2"),
-        INPUT,
-        ("--against", str, "MODEL[:PRECISION]|FILE.pte",
-         "measure this in turns with it, and compare: MODEL is the baseline, this the candidate"),
+         "a model, as `etprof export` takes it, or an exported program", {"nargs": "?"}),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
+        ("--dtype", str, "PRECISION",
+         "precision of the export: fp16 (default), fp32, int8, …; `etprof export --help` lists all"),
+        THREADS,
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
-        SERIAL,
-        ("--runner", Path, "FILE", "a runner that you built (default: the target's own; Android: none)"),
-        ("--trace-runner", Path, "FILE",
-         "a runner built to count microkernels (default: the installed one; Android: none)"),
-        ("--sme-vector-bits", choice_list(*get_args(VectorBits)), "N,…",
-         "emulator: streaming vector length, 128, 256 or 512 (default), or several", {"default": ()}),
-        ("--instructions", bool, "",
-         "emulator: count each operator's instructions too, with one thread"),
-        ("--dtype", str, "PRECISION",
-         "of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them"),
+        ("--against", str, "MODEL[:PRECISION]|FILE.pte",
+         "the candidate: measured in turns with MODEL, the baseline, and compared"),
+        FULL,
+    )  # fmt: skip
+    _add_program_flags(parser)
+    _add_measurement_flags(parser)
+    _add_target_flags(parser)
+    _add_generation_flags(parser)
+    add_flags(
+        parser.add_argument_group("output"),
+        ("--out", Path, "DIR", "run directory (default: out_<model>/runs/<platform>)"),
+        JSON,
+    )  # fmt: skip
+
+
+def _add_program_flags(parser: argparse.ArgumentParser) -> None:
+    from etprof.backends.registry import BY_NAME, DEFAULT
+
+    add_flags(
+        parser.add_argument_group("model and program"),
+        ("--model --model-name", str, "MODEL",
+         "MODEL as a flag: a name, path/to/file.py:Net, or FILE.pt2"),
+        INPUT,
         ("--backend", tuple(BY_NAME), "",
-         f"of the export: the delegate (default {DEFAULT}), or portable for none"),
-        ("--export", bool, "", "export again even if the program is up to date"),
+         f"delegate of the export (default {DEFAULT}); portable for none"),
+        ("--export", bool, "", "export again, even if the program is up to date"),
         ("--inputs", path_list, "A.bin,B.bin",
          "input tensors, .npy or raw little-endian (default: the export's example inputs)",
          {"default": ()}),
-        ("--data", Path, "FILE.ptd", "external constants of MODEL"),
-        ("--etrecord", Path, "FILE",
-         "names the modules of another exporter's program (default: that of etprof's own export)"),
+        ("--data", Path, "FILE.ptd", "external constants of the program"),
         ("--method", str, "", "method to run (default: forward, or the program's first)"),
-        ("--out", Path, "DIR", "run directory instead of out_<model>/runs/…"),
+        ("--etrecord", Path, "FILE",
+         "names the modules of a program that etprof did not export"),
+        ALLOW_INACCURATE,
     )  # fmt: skip
-    _add_measurement_flags(parser)
+
+
+def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
+    add_flags(
+        parser.add_argument_group("measuring"),
+        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
+        ("--operator-launches", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each operator split (default {USUAL_OPERATOR_LAUNCHES})"),
+        ("--iterations", whole_number(1, MOST_INFERENCES), "N",
+         f"fewest inferences in each launch (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
+        ("--min-seconds", seconds, "S", f"shortest measurement of a launch (default {USUAL_SECONDS} s)"),
+        ("--warmup", whole_number(0, MOST_INFERENCES), "N",
+         f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
+        ("--warmup-seconds", seconds, "S", "shortest warm-up"),
+        ("--warmup-steady", bool, "", "warm up until latencies settle, for at most 10 s more"),
+        ("--cold-inputs", bool, "", "evict the inputs from the caches before each inference"),
+        ("--seed", whole_number(0, LARGEST_SEED), "N", "seed of the inputs and the block order (default 0)"),
+        ("--timeout", seconds, "S", f"end a launch that takes longer (default {USUAL_TIMEOUT_S} s)"),
+    )  # fmt: skip
+
+
+def _add_target_flags(parser: argparse.ArgumentParser) -> None:
+    add_flags(
+        parser.add_argument_group("target"),
+        SERIAL,
+        ("--runner", Path, "FILE", "a runner that you built (default: the installed one; Android has none)"),
+        ("--trace-runner", Path, "FILE",
+         "a runner built to count microkernels (default: the installed one; Android has none)"),
+        ("--sme-vector-bits", choice_list(*get_args(VectorBits)), "N,…",
+         "emulator: streaming vector length of 128, 256 or 512 bits (default 512), or several", {"default": ()}),
+        ("--instructions", bool, "",
+         "emulator: also count each operator's instructions, with one thread"),
+        NO_WAIT,
+    )  # fmt: skip
+
+
+def _add_generation_flags(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument_group("language models: an iteration generates tokens, greedily"),
         ("--generate", whole_number(2, MOST_INFERENCES), "N", "new tokens, at least 2"),
@@ -126,31 +175,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--prompt-length", whole_number(1, MOST_PROMPT), "N",
          "a prompt of N arbitrary tokens, where only speed matters"),
         ("--prompt", str, "TEXT", "the prompt as text; needs --tokenizer"),
-        ("--tokenizer", Path, "FILE", "the model's own, to show what it says"),
-        ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
-        ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
-    )  # fmt: skip
-    add_flags(parser, ALLOW_INACCURATE, NO_WAIT, FULL, JSON)
-
-
-def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
-    add_flags(
-        parser.add_argument_group("measurement"),
-        THREADS,
-        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
-         f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
-        ("--operator-launches", whole_number(1, MOST_LAUNCHES), "N",
-         f"process launches of each operator split (default {USUAL_OPERATOR_LAUNCHES})"),
-        ("--iterations", whole_number(1, MOST_INFERENCES), "N",
-         f"inferences in each launch, or more (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
-        ("--min-seconds", seconds, "S", f"time of each launch, or more (default {USUAL_SECONDS} s)"),
-        ("--warmup", whole_number(0, MOST_INFERENCES), "N",
-         f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
-        ("--warmup-seconds", seconds, "S", "time of the warm-up, or more"),
-        ("--warmup-steady", bool, "", "warm up until the latencies settle, 10 s more at most"),
-        ("--cold-inputs", bool, "", "take the inputs out of the caches before each inference"),
-        ("--seed", whole_number(0, LARGEST_SEED), "N", "of inputs and block order (default 0)"),
-        ("--timeout", seconds, "S", f"longest a launch may take (default {USUAL_TIMEOUT_S} s)"),
+        ("--tokenizer", Path, "FILE", "the model's tokenizer, to show the text that it generates"),
+        ("--prefill-method", str, "NAME", "method that reads the prompt (default prefill)"),
+        ("--decode-method", str, "NAME", "method that adds one token (default decode, else forward)"),
     )  # fmt: skip
 
 

@@ -42,17 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         ("config", Path, "CONFIG.json", "what to measure", {"nargs": "?"}),
         ("--config", Path, "", argparse.SUPPRESS, {"dest": "config_flag"}),
-        ("--from-manifest", Path, "RUN_DIR", "take the config of an earlier run"),
-        ("--allow-launcher", bool, "",
-         "with --from-manifest: start the launcher, runner and arguments that it names"),
-        ("--only", str, "NAME", "these experiments", {"nargs": "+", "default": ()}),
-        ("--output-root", Path, "DIR", "instead of the config's"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("common"),
         ("--dry-run", bool, "", "show the plan, measure nothing"),
         ("--resume", bool, "", "continue a run that was cut off"),
-        ("--analysis-only", bool, "", "analyse what is there"),
-        ("--keep-going", bool, "", "never give an experiment up after failures"),
-        NO_WAIT,
+        ("--only", str, "NAME", "measure these experiments only", {"nargs": "+", "default": ()}),
+        ("--output-root", Path, "DIR", "output folder, in place of the config's"),
         FULL,
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("measuring"),
+        ("--keep-going", bool, "", "go on with an experiment however often it fails"),
+        NO_WAIT,
+        ("--analysis-only", bool, "", "measure nothing; analyse what was measured before"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("repeating a run"),
+        ("--from-manifest", Path, "RUN_DIR", "measure again what an earlier run measured"),
+        ("--allow-launcher", bool, "",
+         "with --from-manifest: start the launcher, runner and arguments that it names"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("output"),
         ("--json", bool, "", "print the report, or with --dry-run the plan, as JSON"),
     )  # fmt: skip
 

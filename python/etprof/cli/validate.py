@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("run_dir", Path, "RUN_DIR", "", {"nargs": "?"}),
-        ("--results", Path, "RUN_DIR", "the same as a flag"),
+        ("--results", Path, "RUN_DIR", "RUN_DIR as a flag"),
         FULL,
         JSON,
     )
