@@ -26,7 +26,9 @@ set(CMAKE_C_COMPILER "${ETPROF_ZIG}" cc -target aarch64-macos.14.0)
 set(CMAKE_CXX_COMPILER "${ETPROF_ZIG}" c++ -target aarch64-macos.14.0)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 # The system's ar writes archives that Zig's linker cannot read. Zig's writes their index as well.
-file(WRITE "${CMAKE_BINARY_DIR}/zig-ar" "#!/bin/sh\nexec '${ETPROF_ZIG}' ar \"$@\"\n")
+# As a shell quotes: Zig may lie in any folder.
+string(REPLACE "'" "'\\''" _zig "${ETPROF_ZIG}")
+file(WRITE "${CMAKE_BINARY_DIR}/zig-ar" "#!/bin/sh\nexec '${_zig}' ar \"$@\"\n")
 file(CHMOD "${CMAKE_BINARY_DIR}/zig-ar" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 set(CMAKE_AR "${CMAKE_BINARY_DIR}/zig-ar" CACHE FILEPATH "Makes archives")
 set(CMAKE_RANLIB ":" CACHE FILEPATH "Indexes archives")
