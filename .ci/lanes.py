@@ -1,11 +1,14 @@
 """Chooses the lanes of a run and runs them: those of every run, and those of what has changed.
 
-    .ci/run [fast|full]      also ETPROF_CI=full .ci/run
-    python .ci/lanes.py list [fast|full]    the lanes of such a run, and why these
+    .ci/run [fast|full|resume]      also ETPROF_CI=full .ci/run
+    python .ci/lanes.py list [fast|full|resume]    the lanes of such a run, and why these
 
 `lanes.toml` is the table, `.ci/lane NAME` a lane's commands. A lane ends with 0 (passed), 77
 (cannot run here: its last line says why) or anything else (failed). A checkout whose last full
 run is unknown or too long ago has a full run; that writes `.ci/full.json`.
+
+`resume` goes on with a full run that was red or cut off: what passed here, and what nothing has
+changed for since, is not run again.
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ from typing import Literal
 ROOT = Path(__file__).absolute().parents[1]
 TABLE = ROOT / ".ci" / "lanes.toml"
 RECORD = ROOT / ".ci" / "full.json"
+PROGRESS = ROOT / "build" / "ci" / "progress.json"
+"""What a full run has come to so far in this checkout, for `resume`."""
 SKIPPED = 77
 """The exit code by which automake's test drivers know a test that cannot run here."""
 LONGEST_LANE_S = 40 * 60
 """None takes half of it; one that hangs must not take the others' time."""
-Kind = Literal["fast", "full"]
+Kind = Literal["fast", "full", "resume"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +122,42 @@ def changed_paths(commit: str) -> list[str]:
     return sorted({*changed, *new} - {str(RECORD.relative_to(ROOT))})
 
 
+def read_progress() -> dict[str, dict[str, str]]:
+    """What passed or could not run in the last full run, with its commit; empty when unknown."""
+    try:
+        progress = json.loads(PROGRESS.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return dict(progress)
+
+
+def lanes_to_resume(table: LaneTable, progress: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The lanes of a full run that are still to run, with those that they come after."""
+    changes = {commit: changed_paths(commit) for commit in {e["commit"] for e in progress.values()}}
+
+    def has_passed(name: str) -> bool:
+        if name not in progress:
+            return False
+        paths = changes[progress[name]["commit"]]
+        return not paths or name not in table.lanes_for(paths)
+
+    wanted = {name for name in table.all_lanes() if not has_passed(name)}
+    while more := {name for lane in wanted for name in table.lane[lane].after} - wanted:
+        wanted |= more
+    return [name for name in table.all_lanes() if name in wanted]
+
+
 def choose(table: LaneTable, kind: Kind) -> tuple[list[str], bool, str]:
-    """The lanes of this run, whether they are all of them, and why in one line."""
+    """The lanes of this run, whether it ends a full run, and why in one line."""
+    if kind == "resume":
+        progress = read_progress()
+        names = lanes_to_resume(table, progress)
+        done = [name for name in progress if name not in names]
+        return (
+            names,
+            True,
+            f"goes on with a full run that has passed: {', '.join(done) or 'no lane'}",
+        )
     last = last_full_run()
     if last is None:
         return table.all_lanes(), True, "last full run: unknown; this run is a full one"
@@ -152,6 +191,7 @@ class LaneRun:
 
     table: LaneTable
     folder: Path
+    progress: FullRunProgress | None = None
     results: dict[str, LaneResult] = field(default_factory=dict)
     _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
 
@@ -220,6 +260,8 @@ class LaneRun:
     def _take(self, name: str, future: Future[LaneResult]) -> None:
         """Keeps a result and prints what the lane printed."""
         result = self.results[name] = future.result()
+        if self.progress is not None:
+            self.progress.add(result)
         print(f"=== {name}: {result.verdict} ({result.seconds} s)")
         print(result.output.read_text(encoding="utf-8", errors="replace"), flush=True)
 
@@ -252,13 +294,45 @@ def summary(table: LaneTable, results: Sequence[LaneResult], why: str) -> str:
     return "\n".join([*lines, why, "{} passed, {} failed, {} skipped".format(*counts)])
 
 
-def keep_record(results: Sequence[LaneResult], seconds: int) -> None:
+@dataclass
+class FullRunProgress:
+    """How the lanes of a full run ended that did not fail, and at which commit; kept as they end."""
+
+    commit: str
+    is_kept: bool
+    """Not with uncommitted changes: no commit says then what passed."""
+    lanes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, kind: Kind) -> FullRunProgress:
+        """Begins anew, or where the last full run of this checkout was."""
+        changes = {line[3:] for line in git("status", "--porcelain")}
+        is_clean = changes <= {str(RECORD.relative_to(ROOT))}
+        lanes = read_progress() if kind == "resume" else {}
+        return cls(git("rev-parse", "HEAD")[0], is_clean, lanes)
+
+    def add(self, result: LaneResult) -> None:
+        """Keeps how a lane ended; one that failed has not passed, whatever it did before."""
+        self.lanes.pop(result.name, None)
+        if result.verdict != "FAILED":
+            end = f"{result.verdict} {result.seconds} s"
+            self.lanes[result.name] = {"commit": self.commit, "end": end}
+        if self.is_kept:
+            PROGRESS.parent.mkdir(parents=True, exist_ok=True)
+            PROGRESS.write_text(json.dumps(self.lanes, indent=1) + "\n", encoding="utf-8")
+
+
+def keep_record(progress: FullRunProgress, seconds: int) -> None:
     """Writes `full.json`: which commit passed when, and how long each lane took."""
+    commit = progress.commit
     document = {
-        "commit": git("rev-parse", "HEAD")[0],
+        "commit": commit,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
         "seconds": seconds,
-        "lanes": {r.name: f"{r.verdict} {r.seconds} s" for r in results},
+        "lanes": {
+            name: entry["end"] + (f" at {entry['commit'][:7]}" if entry["commit"] != commit else "")
+            for name, entry in progress.lanes.items()
+        },
     }
     RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -269,24 +343,25 @@ def run(kind: Kind) -> int:
     names, is_full, why = choose(table, kind)
     print(why, flush=True)
     start = time.monotonic()
+    progress = FullRunProgress.begin(kind) if is_full else None
     with tempfile.TemporaryDirectory(prefix="etprof ci ") as folder:
-        lane_run = LaneRun(table, Path(folder))
+        lane_run = LaneRun(table, Path(folder), progress)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         lane_run.run(names)
         results = [lane_run.results[name] for name in names]
         print(f"=== summary\n{summary(table, results, why)}", flush=True)
     has_failed = any(result.verdict == "FAILED" for result in results)
-    if is_full and not has_failed:
-        keep_record(results, round(time.monotonic() - start))
+    if progress is not None and progress.is_kept and not has_failed:
+        keep_record(progress, round(time.monotonic() - start))
     return int(has_failed)
 
 
 def main(words: Sequence[str]) -> int:
     """Acts on the command line; returns the exit code."""
     match words:
-        case ["run", ("fast" | "full") as kind]:
+        case ["run", ("fast" | "full" | "resume") as kind]:
             return run(kind)
-        case ["list", ("fast" | "full") as kind]:
+        case ["list", ("fast" | "full" | "resume") as kind]:
             names, _, why = choose(LaneTable.read(), kind)
             print("\n".join([*names, why]))
             return 0

@@ -108,7 +108,7 @@ def checkout(tmp_path: Path) -> Path:
         'most_commits = 2\ncores = 2\n[lane.first]\ntitle = "one"\ncores = 1\nalways = true\n'
         '[lane.second]\ntitle = "two"\ncores = 1\nafter = ["first"]\n'
         '[lane.third]\ntitle = "three"\ncores = 1\n'
-        '[folders]\n".ci/" = []\n"a/" = ["second"]\n"b/" = ["third"]\n'
+        '[folders]\n".ci/" = []\n".gitignore" = []\n"a/" = ["second"]\n"b/" = ["third"]\n'
     )
     lane = folder / ".ci" / "lane"
     lane.write_text(
@@ -120,6 +120,7 @@ def checkout(tmp_path: Path) -> Path:
     for part in ("a", "b"):
         (folder / part).mkdir()
         (folder / part / "file").write_text(part)
+    (folder / ".gitignore").write_text("/build/\n__pycache__/\n")
     run_git(folder, "init", "-q")
     commit(folder)
     return folder
@@ -197,6 +198,37 @@ def test_the_subject_of_one_slow_lane_broken_turns_a_fast_run_red(checkout: Path
     assert code == 1
     assert "FAILED   second: two" in text
     assert "passed   first: one" in text
+
+
+def test_a_red_full_run_is_resumed_where_it_was(checkout: Path) -> None:
+    (checkout / "a" / "broken second").touch()
+    commit(checkout)
+    assert run_ci(checkout, "full")[0] == 1
+    assert not (checkout / ".ci" / "full.json").exists()
+    (checkout / "a" / "broken second").unlink()
+    commit(checkout)
+    code, text = run_ci(checkout, "resume")
+    assert code == 0, text
+    # What the lane comes after runs again with it; what could not run here is not tried again.
+    assert text.splitlines()[0] == "goes on with a full run that has passed: third"
+    assert text.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+    record = json.loads((checkout / ".ci" / "full.json").read_text())
+    assert set(record["lanes"]) == {"first", "second", "third"}
+    assert re.fullmatch(r"skipped 0 s at [0-9a-f]{7}", record["lanes"]["third"])
+    assert record["lanes"]["second"] == "passed 0 s"
+    # A lane that passed is run again when its own folder has changed since.
+    commit(checkout)
+    (checkout / "b" / "file").write_text("changed")
+    commit(checkout)
+    text = run_ci(checkout, "resume")[1]
+    assert text.splitlines()[0] == "goes on with a full run that has passed: second"
+
+
+def test_uncommitted_changes_leave_no_record_of_a_full_run(checkout: Path) -> None:
+    (checkout / "a" / "new").touch()
+    assert run_ci(checkout, "full")[0] == 0
+    assert not (checkout / ".ci" / "full.json").exists()
+    assert not (checkout / "build").exists()
 
 
 def test_readmes_test_command_is_the_lanes(lanes: ModuleType) -> None:
