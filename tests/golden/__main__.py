@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
+from etprof.targets.device_lock import FOLDER_VARIABLE
 from tests.golden.columns import COLUMNS_FILE, describe_columns
 from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
 from tests.golden.runs import APPROVED, RUNS, write_reports
+from tests.golden.transcripts import TRANSCRIPTS, transcribe, transcript_file
 
 
 def main() -> None:
@@ -25,6 +28,9 @@ def main() -> None:
         texts[FINDINGS_FILE] = describe_findings(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         texts |= describe_history(Path(folder))
+    for name, transcript in TRANSCRIPTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            texts[transcript_file(name)] = transcribe(Path(folder), transcript)
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)
@@ -36,4 +42,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as locks:
+        # Nothing is measured: nobody has to wait for whoever uses this machine.
+        os.environ[FOLDER_VARIABLE] = locks
+        main()

@@ -12,7 +12,7 @@ from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.render import answer
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.store import open_store
-from tests.golden.runs import drawings, rounded
+from tests.golden.runs import drawings, page_text, rounded
 from tests.known_history import KnownHistory, fill, pages, pin
 from tests.world.host import etprof
 
@@ -56,12 +56,7 @@ def describe_history(folder: Path) -> Mapping[str, str]:
         with store.session() as session:
             visit = Visit(make_address(view, values), ServedLinks(), Catalogue(session))
             page = answer(visit)[0].decode()
-        body = page.partition("<main")[2].partition(">")[2]
-        text = re.sub(
-            r"<[^>]+>", " ", re.sub(r"<(svg|script|style).*?</\1>", "", body, flags=re.DOTALL)
-        )
-        lines = [line for part in text.splitlines() if (line := " ".join(part.split()))]
-        shown.append("\n".join([f"# {name}", *lines, drawings(page)]))
+        shown.append(f"# {name}\n{page_text(page)}\n{drawings(page)}")
     store.close()
     texts = {COMMANDS_OUTPUT: "\n".join(told), PAGES: "\n".join(shown)}
     return {

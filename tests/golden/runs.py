@@ -87,7 +87,7 @@ def _write_described(folder: Path) -> None:
     write_run(folder / "run", run)
 
 
-def _measure(folder: Path) -> None:
+def measure(folder: Path) -> None:
     """All purposes, at one and two threads, on a machine whose times and kernels are known."""
     (folder / "m.pte").write_bytes(b"program")
     target = SimTarget(RunSpec(capabilities=Capabilities(platform="linux")))
@@ -97,7 +97,7 @@ def _measure(folder: Path) -> None:
     assert done.exit_code == 0, done.stderr
 
 
-RUNS: Final = {"described": _write_described, "measured": _measure}
+RUNS: Final = {"described": _write_described, "measured": measure}
 
 
 def write_reports(folder: Path, name: str) -> Mapping[str, str]:
@@ -135,6 +135,14 @@ def _tables(run: Path, held: Collection[str] | None) -> str:
 def rounded(text: str) -> str:
     """Leaves out digits that differ between builds of NumPy."""
     return _LONG_FRACTION.sub(lambda found: f"{float(found[0]):.8g}", text)
+
+
+def page_text(page: str) -> str:
+    """What is to be read on a page, a line for each element; drawings and scripts left out."""
+    body = page.partition("<main")[2].partition(">")[2]
+    body = re.sub(r"<(svg|script|style).*?</\1>", "", body, flags=re.DOTALL)
+    text = re.sub(r"<[^>]+>", " ", body)
+    return "\n".join(line for part in text.splitlines() if (line := " ".join(part.split())))
 
 
 def drawings(page: str) -> str:

@@ -26,7 +26,7 @@ from typing import Final, Literal, get_args
 from tests.mutants.copies import PACKAGE, ROOT
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Change, compiles, describe_change, find_changes
-from tests.mutants.selection import Selection, TimedTest, within
+from tests.mutants.selection import FIRST, Selection, TimedTest, within
 from tests.mutants.tracing import FOLDER_VARIABLE
 from tests.mutants.trial import Bench
 
@@ -46,8 +46,6 @@ _READ_SOURCES: Final = (
     "site", "workflows",
 )  # fmt: skip
 """Tests of texts, not of what the package does: a change of code that they notice is not tested."""
-_FIRST: Final = 12
-"""Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
 _SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
 Fate = Literal["killed", "alive", "timed out", "equivalent"]
@@ -218,9 +216,9 @@ def _work(
         bench.check(_quickest(chosen.values()))
         while (number := tasks.get()) is not None:
             mutant = chosen[number]
-            fate, by = try_one(bench, mutant, mutant.tests[:_FIRST], sound)
-            if fate == "alive" and len(mutant.tests) > _FIRST:
-                fate, by = try_one(bench, mutant, mutant.tests[_FIRST:], sound)
+            fate, by = try_one(bench, mutant, mutant.tests[:FIRST], sound)
+            if fate == "alive" and len(mutant.tests) > FIRST:
+                fate, by = try_one(bench, mutant, mutant.tests[FIRST:], sound)
             ends.put((number, fate, by))
     finally:
         ends.put(None)

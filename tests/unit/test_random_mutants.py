@@ -183,6 +183,19 @@ def test_tests_are_asked_within_a_time_one_at_least() -> None:
     assert within([], 2) == []
 
 
+def test_whole_outputs_are_asked_after_a_dozen_whatever_they_take() -> None:
+    # GIVEN fifteen quick tests, and two of whole outputs that take minutes
+    quick = [TimedTest(f"t{number}", 0.1, frozenset()) for number in range(15)]
+    golden = "tests/unit/test_golden.py::test_x"
+    whole = [TimedTest(f"{golden}[{name}]", 100.0, frozenset()) for name in "ab"]
+    # THEN both are asked, once a dozen has noticed nothing, and each as a function of its own
+    asked = [test.name for test in within([*whole, *quick], 1.45)]
+    assert asked == [
+        *(f"t{number}" for number in range(12)), f"{golden}[a]", f"{golden}[b]", "t12", "t13",
+    ]  # fmt: skip
+    assert len({test.function for test in whole}) == 2
+
+
 class Answers(Bench):
     """A bench that knows which tests notice a change, and which fail without any."""
 

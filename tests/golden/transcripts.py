@@ -1,0 +1,324 @@
+"""What commands print about known runs: their lines, exit codes, and the files they write."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from etprof._version import __version__
+from etprof.views.optimize import optimize_page
+from tests.golden.runs import described, drawings, page_text, rounded, states
+from tests.golden.runs import measure as measure_all_purposes
+from tests.known_etdumps import foreign_etdump
+from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
+from tests.manifests import edit_manifest
+from tests.unit.test_optimize_page import GAIN, search
+from tests.upstream_files import minibench_json, runner_log, xctest_log
+from tests.world.host import etprof, simulated_host
+from tests.world.results import GeneratingTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Failure, Noise, RunSpec
+
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z| UTC)?)?")
+_STAMP: Final = re.compile(r"\d{8}T\d{6}Z")
+_RUN_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
+_NUMBER: Final = re.compile(r"\[\d+\]")
+_SCRUBBED: Final = ((_MOMENT, "MOMENT"), (_STAMP, "STAMP"), (_RUN_ID, "RUN_ID"))
+_HELD_LINES: Final = 40
+"""Of a trace's events: later executions are like the first ones."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Commands that are given one after the other in a folder that is prepared for them."""
+
+    prepare: Callable[[Path], None]
+    commands: Sequence[str]
+    files: Sequence[str] = ()
+    """What the commands wrote and is held too; patterns of names."""
+    columns: int = 100
+    target: Callable[[], SimTarget] = SimTarget
+    """The machine that the commands find."""
+
+
+def transcribe(folder: Path, transcript: Transcript) -> str:
+    """Gives the commands; returns what was typed, printed and written.
+
+    Args:
+        folder: an empty one; its name stands in the text as FOLDER.
+        transcript: what is typed, and what it needs.
+    """
+    transcript.prepare(folder)
+    target = transcript.target()
+    parts = []
+    for words in transcript.commands:
+        with simulated_host(lambda **_: target):
+            done = etprof(folder, *shlex.split(words), columns=transcript.columns)
+        parts.append(f"$ etprof {words} → {done.exit_code}\n{done.stdout}")
+        if done.stderr:
+            parts.append(f"on standard error:\n{done.stderr}")
+    paths = [path for pattern in transcript.files for path in sorted(folder.glob(pattern))]
+    parts += [f"# {path.relative_to(folder)}\n{_file_text(path)}" for path in paths]
+    return scrubbed("\n".join(parts), folder)
+
+
+def scrubbed(text: str, folder: Path) -> str:
+    """Takes out of a text what is another one at each moment and on each machine."""
+    text = text.replace(str(folder), "FOLDER").replace(f"etprof {__version__}", "etprof")
+    for pattern, word in _SCRUBBED:
+        text = pattern.sub(word, text)
+    lines = (line.rstrip() for line in rounded(text).splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _file_text(path: Path) -> str:
+    """A file as lines that can be read: pages without tags, JSON a record a line."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".html":
+        return f"{page_text(text)}\n{drawings(text)}"
+    if path.suffix == ".md":
+        return text.partition("\n## Provenance")[0]
+    if path.suffix != ".json":
+        return text
+    document = json.loads(text)
+    events = document.get("traceEvents") if isinstance(document, dict) else None
+    if events is not None:
+        return "\n".join([f"{len(events)} events", *map(json.dumps, events[:_HELD_LINES])])
+    return "\n".join(_unrepeated(_json_lines(document, "")))
+
+
+def _json_lines(document: Any, place: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    """A line for each record that holds no other, and for each value beside such."""
+    if isinstance(document, dict) and any(isinstance(v, dict | list) for v in document.values()):
+        for key, value in document.items():
+            yield from _json_lines(value, f"{place}.{key}".lstrip("."))
+    elif isinstance(document, list) and any(isinstance(v, dict | list) for v in document):
+        for number, value in enumerate(document):
+            yield from _json_lines(value, f"{place}[{number}]")
+    else:
+        yield f"{place}: {json.dumps(document, ensure_ascii=False)}"
+
+
+def _unrepeated(lines: Iterable[str]) -> Iterator[str]:
+    """Leaves out versions, and what a record of a list says as the one before it does."""
+    before: dict[str, str] = {}
+    for line in lines:
+        if ".dependencies." in line:
+            continue
+        place, _, value = line.partition(": ")
+        field = _NUMBER.sub("", place)
+        if field == place or before.get(field) != value:
+            yield line
+        before[field] = value
+
+
+def _write_described(folder: Path) -> None:
+    """SME2 on and off, with all that an export says of the program."""
+    write_run(folder / "run", replace(on_off_run(), delegation=described(), launches=states()))
+
+
+def _write_rivals(folder: Path) -> None:
+    """Three precisions of a model on one device, MobileNet beside them, and one without times."""
+    _write_described(folder)
+    faster = Experiment("android_off", OFF_OPS, latency_us=[700 + i % 3 for i in range(10)])
+    lean = Experiment("android_off", OFF_OPS[:3], latency_us=[460 + i % 2 for i in range(10)])
+    write_run(folder / "int8", Run([faster], precision="int8"))
+    write_run(folder / "mobilenet", Run([lean], model="mobilenet_v2"))
+    write_run(folder / "emulated", Run([faster], platform="emulator", meaningful=False))
+
+
+def _write_separate(folder: Path) -> None:
+    """Three runs of a program, and three of one that is a tenth faster; a slow one, an unlike one."""
+    for number in range(3):
+        for name, base_us in (("old", 900), ("new", 810)):
+            latency_us = [base_us + 2 * number + i % 3 for i in range(10)]
+            run = Run([Experiment("timed", OFF_OPS, latency_us=latency_us)])
+            write_run(folder / f"{name}{number}", run)
+    few = Run([Experiment("timed", OFF_OPS, latency_us=[1200, 1300, 1250])])
+    write_run(folder / "few", few)
+    unlike = Run([Experiment("timed", OFF_OPS, threads=4)], inputs=("c" * 64,), build_type="Debug")
+    write_run(folder / "unlike", unlike)
+
+
+def _write_noisy(folder: Path) -> None:
+    """Ten launches that drift, with outliers and interruptions, of few executions."""
+    ops = (Op("Convolution (NHWC, F32) IGEMM #1", 80), Op("native_call_add.out", 20, 1))
+    slow = (Op("Convolution (NHWC, F32) IGEMM #1", 800), Op("native_call_add.out", 20, 1))
+    drifting = Experiment(
+        "drifting", ops, latency_us=[100 * 1.01**i for i in range(10)],
+        noise=(0.8, 1.0, 1.9), further_launches=(slow,), last_ops=slow,
+    )  # fmt: skip
+    write_run(folder / "run", Run([drifting], platform="linux", build_type="Debug"))
+
+
+def _write_program(folder: Path) -> None:
+    (folder / "m.pte").write_bytes(b"program")
+
+
+def _write_config(folder: Path) -> None:
+    """Three modes in six blocks, of which one will fail."""
+    _write_program(folder)
+    sides = [
+        {"name": sme, "sme": sme, "threads": [1, 2], "warmup": 1} for sme in ("off", "sme1", "sme2")
+    ]
+    measurement = {"blocks": 6, "min_seconds": 0.01, "etdump_runs": 3, "allow_inaccurate": True}
+    _write_json_config(folder, sides, measurement=measurement)
+
+
+def _write_generation(folder: Path) -> None:
+    """Four tokens after a prompt of three, with and without SME2."""
+    _write_program(folder)
+    sides = [{"name": sme, "sme": sme, "warmup": 1, "runs": 2} for sme in ("off", "sme2")]
+    _write_json_config(
+        folder, sides, generation={"new_tokens": 4, "prompt_tokens": [7, 8, 9]},
+        measurement={"blocks": 6, "etdump_runs": 3, "allow_inaccurate": True},
+    )  # fmt: skip
+
+
+def _write_json_config(folder: Path, sides: list[dict[str, Any]], **more: object) -> None:
+    document = {
+        "model": "m.pte", "output_root": "run", "target": {"kind": "linux"}, "experiments": sides,
+        **more,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(document))
+
+
+def _write_damaged(folder: Path) -> None:
+    """Runs that lack a file, hold a changed one, say what cannot be, or are none."""
+    for name in _DAMAGED:
+        write_run(folder / name, on_off_run())
+    next((folder / "lacking").rglob("*.etdump")).unlink()
+    etdump = next((folder / "changed").rglob("*.etdump"))
+    etdump.write_bytes(etdump.read_bytes()[:-40])
+    edit_manifest(folder / "early", lambda document: document.update(schema_version=99))
+    (folder / "stray" / "metrics.json").write_text("{")
+    (folder / "empty").mkdir()
+    (folder / "notes.txt").write_text("no run")
+
+
+def _write_foreign(folder: Path) -> None:
+    """What ExecuTorch's own programs leave."""
+    (folder / "model.etdump").write_bytes(foreign_etdump(4))
+    (folder / "runner.log").write_text(runner_log((1.30, 0.13, 0.126, 0.127, 0.128), threads=2))
+    (folder / "bench.json").write_text(minibench_json())
+    (folder / "ios.log").write_text(xctest_log([0.012, 0.0125, 0.0118]))
+
+
+def _write_searches(folder: Path) -> None:
+    """The pages of two searches: one that measured, one that ranked."""
+    pages = {"timed": optimize_page(search(gains=(GAIN,)), [search("int8")])}
+    pages["ranked"] = optimize_page(search("int8"), [])
+    for name, page in pages.items():
+        (folder / f"{name}.html").write_text(page, "utf-8")
+
+
+_DAMAGED: Final = ("whole", "lacking", "changed", "early", "stray")
+TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
+    "described": Transcript(
+        _write_described,
+        (
+            "report run --format md,html,chrome,folded,hud,model-explorer",
+            "analyze run",
+            "analyze run --full --top 3",
+            "compare run:android_off run:android_sme2",
+            "compare run:android_sme2 run:android_off --full --top 2 --margin 0.5",
+            "validate run --full",
+        ),
+        ("run/report.html", "run/*trace.json", "run/*.folded", "run/*hud*", "run/*explorer*"),
+    ),
+    "narrow": Transcript(
+        _write_described, ("analyze run", "analyze run --full --top 4"), columns=60
+    ),
+    "measured": Transcript(
+        measure_all_purposes,
+        (
+            "report run --full",
+            "analyze run --full",
+            "compare run:off_t1 run:sme2_t2 --allow threads",
+            "validate run",
+        ),
+        columns=140,
+    ),
+    "json": Transcript(_write_described, ("analyze run --quiet",), ("run/analysis_summary.json",)),
+    "rivals": Transcript(
+        _write_rivals,
+        (
+            "report run int8 --out both --format md",
+            "report run --reference mobilenet --format md --out one",
+            "report run --reference int8",
+            "report emulated int8 --out mixed --format md",
+        ),
+        ("mixed/report.md",),
+    ),
+    "separate": Transcript(
+        _write_separate,
+        (
+            "compare old0 new0",
+            "compare old0 old1 old2 --against new0 new1 new2",
+            "compare old0 few --full --top 1",
+            "compare old0 unlike",
+            "compare old0 unlike --allow threads --allow inputs --allow runner",
+        ),
+    ),
+    "noisy": Transcript(
+        _write_noisy,
+        ("analyze run", "report run --full --format csv", "validate run"),
+        ("run/report_latencies.csv", "run/report_launches.csv", "run/report_findings.csv"),
+    ),
+    "run": Transcript(
+        _write_config,
+        (
+            "config check config.json",
+            "run config.json --dry-run",
+            "run config.json",
+            "run config.json --resume",
+            "validate run --full",
+            "analyze run",
+        ),
+        target=lambda: SimTarget(
+            RunSpec(noise=Noise(call=0.02, block=0.003), failure=Failure(sme="sme1"), seed=3)
+        ),
+    ),
+    "generation": Transcript(
+        _write_generation,
+        ("run config.json", "analyze run", "report run --full --format md,hud"),
+        ("run/report.md", "run/*hud*"),
+        target=GeneratingTarget,
+    ),
+    "damaged": Transcript(
+        _write_damaged,
+        (
+            *(f"validate {name}" for name in (*_DAMAGED, "empty", "notes.txt", "absent")),
+            "analyze changed",
+            "report lacking --format md",
+            "compare whole absent",
+            "report empty",
+        ),
+    ),
+    "imports": Transcript(
+        _write_foreign,
+        (
+            "import model.etdump runner.log --sme off --platform linux --out both",
+            "import bench.json --inferences 50 --out android",
+            "import ios.log --out ios",
+            "import model.etdump --clock-hz 250e6 --out cycles --json",
+            "import runner.log --threads 3 --out log",
+            "import model.etdump --time-scale cycles --out never",
+            "analyze both",
+            "analyze android",
+            "analyze model.etdump",
+            "validate cycles --full",
+        ),
+    ),
+    "searches": Transcript(_write_searches, (), ("*.html",)),
+}
+
+
+def transcript_file(name: str) -> str:
+    """The approved file of a transcript."""
+    return f"{name}_transcript.txt"
