@@ -12,6 +12,7 @@ from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
+from tests.golden.numbers import NUMBERS_FILE, describe_numbers
 from tests.golden.runs import APPROVED, RUNS, write_reports
 from tests.golden.transcripts import TRANSCRIPTS, transcribe, transcript_file
 
@@ -23,6 +24,7 @@ def main() -> None:
         COMMANDS_FILE: describe_commands(),
         COLUMNS_FILE: describe_columns(),
         FIELDS_FILE: describe_files(),
+        NUMBERS_FILE: describe_numbers(),
     }
     with tempfile.TemporaryDirectory() as folder:
         texts[FINDINGS_FILE] = describe_findings(Path(folder))

@@ -14,6 +14,7 @@ from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
+from tests.golden.numbers import NUMBERS_FILE, describe_numbers
 from tests.golden.runs import APPROVED, RUNS, write_reports
 from tests.golden.transcripts import TRANSCRIPTS, transcribe, transcript_file
 
@@ -66,3 +67,8 @@ def test_commands_print_what_was_approved(name: str, tmp_path: Path) -> None:
     approved = (APPROVED / transcript_file(name)).read_text("utf-8")
     found = transcribe(tmp_path, TRANSCRIPTS[name])
     assert found.splitlines() == approved.splitlines(), "read `python -m tests.golden`"
+
+
+def test_statistics_of_known_series_are_those_that_were_approved() -> None:
+    approved = (APPROVED / NUMBERS_FILE).read_text("utf-8")
+    assert describe_numbers().splitlines() == approved.splitlines(), "read `python -m tests.golden`"
