@@ -50,9 +50,5 @@ UNREAD_FIELDS = {
     "Quantization.activation_bits": _FOR_PEOPLE,
     "QuantizationReport.calibration_samples": _FOR_PEOPLE,
     "SampleSummary.outliers": _IN_JSON,
-    "SampleSummary.p25": _IN_JSON,
-    "SampleSummary.p75": _IN_JSON,
-    "SampleSummary.p95": _IN_JSON, "SampleSummary.standard_deviation": _IN_JSON,
-    "SampleSummary.trimmed_mean": _IN_JSON,
 }  # fmt: skip
 """Fields of records and dataclasses that only tests read, and why they are there."""

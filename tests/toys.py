@@ -43,7 +43,8 @@ TOYS = {
         {
             "tables/operators.py": (
                 '    Column("label", "string", title="operator"',
-                ('    Column("toy_length", "Int64", "count", visibility="data", says="its length",\n'
+                ('    Column("toy_length", "Int64", "count", basis="per program",\n'
+                 '           visibility="data", says="its length",\n'
                 "           of=_of_row(lambda r: len(r.label))),\n"),
             )
         },

@@ -36,6 +36,7 @@ from etprof.views.formats.html import render_html
 from etprof.views.formats.hud import hud_metrics
 from etprof.views.markdown import render_markdown
 from etprof.views.terminal import render_report
+from tests.json_numbers import undeclared
 from tests.world.results import MS, GeneratingTarget
 from tests.world.sim_target import SimTarget
 from tests.world.spec import plain
@@ -329,6 +330,7 @@ def test_reports_show_speed_and_tokens(analysis: RunAnalysis) -> None:
     assert ">Generation: off</h2>" in html
     assert "375 /s … 375 /s</td>" in html
     document: Any = json.loads(json.dumps(assessment_document(assess_run(analysis))))
+    assert undeclared("analyze", document) == []
     speed = document["experiments"]["off"]["generation"]["speed"]
     assert speed["token_latency_ns"]["median"] == 2 * MS
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from docs import json_figures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +20,9 @@ from etprof.base.units import format_duration, format_interval, format_ratio, fo
 from etprof.run.load import Run
 from etprof.tables import findings, report
 from etprof.tables.brief import command_in
+from etprof.views.json_figures import DOCUMENTS
+from tests.json_numbers import numbers_in, undeclared
+from tests.known_runs import on_off_run, write_run
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import SME2_KERNEL, Capabilities, Noise, Operator, RunSpec
@@ -212,3 +219,165 @@ def test_a_suggestion_can_be_pasted_and_is_new(folder: Path) -> None:
         assert not re.search(r"^ *(Next: )?etprof (export|profile)( MODEL.*)?$", text, re.MULTILINE)
     assert command_in("count with `etprof profile MODEL --target emulator`") is None
     assert command_in("see `etprof export`, then `etprof doctor`") == "etprof doctor"
+
+
+@pytest.fixture(scope="module")
+def documents(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The JSON of the three runs, of comparisons, and of several runs, by the command's name."""
+    # AND a run of a phone, with a description of its program
+    write_run(folder / "phone", on_off_run())
+    commands = {
+        "analyze": [["analyze", name, "--json"] for name in (*RUNS, "phone")],
+        "compare": [
+            ["compare", "host", "against", "--json"],
+            ["compare", "host:linux_off", "against:linux_off_m", "--json"],
+        ],
+        "report": [["report", "host", "against", "--out", "both", "--json"]],
+    }
+    parsed: dict[str, list[dict[str, Any]]] = {}
+    for command, lines in commands.items():
+        for words in lines:
+            done = etprof(folder, *words)
+            assert done.exit_code == 0, f"{words}{done.stderr}"
+            parsed.setdefault(command, []).append(json.loads(done.stdout))
+    return parsed
+
+
+def test_every_number_in_json_has_unit_and_basis(
+    documents: dict[str, list[dict[str, Any]]],
+) -> None:
+    """U3-5: `category_totals_ms` was a sum over 99 executions, and no page said so."""
+    for command, parsed in documents.items():
+        for document in parsed:
+            assert undeclared(command, document) == []
+            assert len(list(numbers_in(document))) > 10
+    for figure in (figure for figures in DOCUMENTS.values() for figure in figures):
+        assert figure.unit, figure
+        assert figure.basis, figure
+        for ending in ("ns", "ms", "bytes", "bits"):
+            if figure.path.rstrip("[]").endswith(f"_{ending}"):
+                assert figure.unit == ending, figure
+
+
+def points_in(value: Any) -> Iterator[tuple[float, float, float]]:  # noqa: ANN401 - any JSON
+    """Yields each point that has an interval, with its ends."""
+    if isinstance(value, dict):
+        for name, point in value.items():
+            low, high = value.get(f"{name}_low"), value.get(f"{name}_high")
+            if low is not None and high is not None:
+                yield point, low, high
+            yield from points_in(point)
+        ends = value.get("interval")
+        if isinstance(ends, dict):
+            (point,) = (value[name] for name in ("median", "speed_up", "gain_ns") if name in value)
+            yield point, ends["low"], ends["high"]
+    elif isinstance(value, list):
+        for item in value:
+            yield from points_in(item)
+
+
+def test_every_point_in_json_is_inside_its_interval(
+    documents: dict[str, list[dict[str, Any]]],
+) -> None:
+    """U3-1: a program that reads the JSON sees what people see."""
+    points = [point for parsed in documents.values() for point in points_in(parsed)]
+    assert [(low, at, high) for at, low, high in points if not low <= at <= high] == []
+    assert len(points) > 100
+
+
+def sides_of(analysis: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    """Yields each comparison with the experiment of each of its sides, and the side's name."""
+    for comparison in analysis["comparisons"]:
+        for side in ("baseline", "candidate"):
+            yield comparison, analysis["experiments"][comparison[side]["experiment"]], side
+
+
+def test_json_says_a_thing_once_however_often_it_says_it(
+    documents: dict[str, list[dict[str, Any]]],
+) -> None:
+    """U3-5, U3-6: one page, two figures; the sums of two runs could not be set side by side."""
+    seen = 0
+    for analysis in (parsed for parsed in documents["analyze"] if parsed["times_are_meaningful"]):
+        for name, experiment in analysis["experiments"].items():
+            means_ms = experiment["category_means_ms"]
+            assert analysis["category_means_ms"][name] == means_ms
+            assert (
+                analysis["category_totals_ms"][name] == experiment["category_totals_ms"] == means_ms
+            )
+            assert analysis["executions"][name] == experiment["executions"]
+            assert sum(means_ms.values()) == pytest.approx(experiment["execute_mean_ns"] / 1e6)
+            assert experiment["execute_total_ms"] == experiment["execute_mean_ns"] / 1e6
+            parts = [*experiment["operators"], *experiment["overheads"]]
+            assert sum(part["mean_ns"] for part in parts) == pytest.approx(
+                experiment["execute_mean_ns"]
+            )
+        for comparison, experiment, side in sides_of(analysis):
+            seen += 1
+            whole_ns = comparison["waterfall"][f"{side}_ns"]
+            assert whole_ns == pytest.approx(experiment["execute_mean_ns"])
+            for category, change in comparison["categories"].items():
+                mean_ns = experiment["category_means_ms"][category] * 1e6
+                assert change[f"{side}_ns"] == pytest.approx(mean_ns)
+            means = {row["label"]: row["mean_ns"] for row in experiment["operators"]}
+            labels = [row[f"{side}_label"] for row in comparison["operators"]]
+            assert set(means) <= set(labels)
+            for row in comparison["operators"]:
+                if row[f"{side}_label"] in means:
+                    assert row[f"{side}_ns"] == pytest.approx(means[row[f"{side}_label"]])
+    assert seen > 6
+
+
+def test_csv_has_the_figures_of_the_json(folder: Path) -> None:
+    """U3-5: `total_ns` in CSV is a sum, which is declared and goes; all else is in both."""
+    assert etprof(folder, "report", "host", "--format", "csv,json", "--out", "twins").exit_code == 0
+    document = json.loads((folder / "twins/report.json").read_text())
+    rows: dict[str, list[dict[str, str]]] = defaultdict(list)
+    with (folder / "twins/report_operators.csv").open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            rows[row["experiment"]].append(row)
+    declared = report.DECLARED["operators"]
+    deprecated = [column.name for column in declared.columns if column.goes_with]
+    assert deprecated == ["total_ns"]
+    for name, experiment in document["experiments"].items():
+        assert experiment["operators"]
+        for row, record in zip(rows[name], experiment["operators"], strict=True):
+            assert set(row) == {*record, "experiment", *deprecated}
+            numbers = {key: number for (key,), number in numbers_in(record)}
+            assert {key: float(row[key]) for key in numbers} == numbers
+
+
+def test_a_page_and_its_json_say_the_same_figure(
+    folder: Path, documents: dict[str, list[dict[str, Any]]]
+) -> None:
+    """U3-6: 9.87 µs on one and 12.8 µs on the other."""
+    for name, document in zip(RUNS, documents["analyze"], strict=False):
+        text = etprof(folder, "analyze", name, "--full", columns=400).stdout
+        if not document["times_are_meaningful"]:
+            assert not list(TIME.finditer(text))
+            continue
+        for experiment in document["experiments"].values():
+            steady = experiment["latency"]["steady_ns"]
+            ends = format_interval(steady["interval"]["low"], steady["interval"]["high"])
+            assert re.search(rf"{format_duration(steady['median'])}\W+{re.escape(ends)}", text)
+        for comparison in document["comparisons"]:
+            latency = comparison["latency"]
+            ends = latency["interval"]
+            half_width = (ends["high"] - ends["low"]) / 2
+            assert format_ratio(latency["speed_up"], half_width) in text
+        assert any(has_operators(text, comparison) for comparison in document["comparisons"])
+
+
+def has_operators(text: str, comparison: dict[str, Any]) -> bool:
+    """Whether a page has each operator's times on both sides."""
+    cells = (
+        [format_duration(row[f"{side}_ns"]) for side in ("baseline", "candidate")]
+        for row in comparison["operators"]
+    )
+    return all(re.search(r"\W+".join(map(re.escape, pair)), text) for pair in cells)
+
+
+def test_the_page_of_json_lists_what_is_declared() -> None:
+    """Its table of fields named neither unit nor basis."""
+    page = json_figures.PAGE.read_text("utf-8")
+    assert json_figures.updated(page) == page, "run `python -m docs.json_figures`"
+    assert page.count("| per inference |") > 50

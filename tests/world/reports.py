@@ -14,7 +14,7 @@ TIMES = {column.name for table in DECLARED.values() for column in table.columns 
 """Columns in which a clock had a part."""
 OF_TIMES = {
     "categories", "overheads", "latency", "validity", "cold_start", "classes", "waterfall",
-    "amdahl", "cells", "tracer_costs", "category_totals_ms",
+    "amdahl", "cells", "tracer_costs", "category_means_ms", "category_totals_ms",
 }  # fmt: skip
 """Parts of a report that are made of times alone."""
 

@@ -118,6 +118,8 @@ def format_number(value: float | None) -> str:
 
 _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "": format_number,
+    "1": format_number,
+    "MACs/B": format_number,
     "ns": format_duration,
     "±ns": format_delta,
     "bytes": format_size,

@@ -45,7 +45,7 @@ def _accuracy(row: _AlternativeRow) -> str:
 RUNS: Final = Table(
     "runs",
     (
-        Column("number", "Int64", "count", title="#", of=lambda r: r.run.number,
+        Column("number", "Int64", "count", basis="position", title="#", of=lambda r: r.run.number,
                says="place among the runs that were given"),
         Column("run", "string", of=lambda r: r.run.name, says="what tells it from the others"),
         Column("cpu", "string", title="CPU", visibility="data",
@@ -68,13 +68,13 @@ RUNS: Final = Table(
         Column("sme_share", "float64", "share", title="MACs on SME", dropped_first=3,
                of=lambda r: r.run.coverage,
                says="share of the multiply-accumulates in operators on SME, counted or by type"),
-        Column("snr_db", "float64", "dB", title="from eager fp32", dropped_first=1,
+        Column("snr_db", "float64", "dB", basis="per output", title="from eager fp32", dropped_first=1,
                of=lambda r: r.run.accuracy.snr_db if r.run.accuracy else None,
                says="signal-to-noise ratio of the worst output; missing without any error, and where not known"),
         Column("accuracy", "string", title="accurate enough", visibility="page", of=_accuracy,
                styles={"passed": "green", "failed": "bold red"},
                says="passed, failed or unknown: by what is asked of its precision"),
-        Column("size_bytes", "Int64", "bytes", title="size", dropped_first=2, of=lambda r: r.run.size_bytes,
+        Column("size_bytes", "Int64", "bytes", basis="per program", title="size", dropped_first=2, of=lambda r: r.run.size_bytes,
                says="of the program with its weights"),
         Column("own_result", "string", title="in its own run", visibility="page",
                of=lambda r: head_of(r.run.assessment).badge,
@@ -87,6 +87,7 @@ RUNS: Final = Table(
     ),
     title="Runs",
     says="one row per run that was given",
+    basis="per inference",
 )  # fmt: skip
 
 

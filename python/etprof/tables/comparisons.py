@@ -157,7 +157,7 @@ _CHANGE: Final = (
     *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speed-up",
               says="baseline ÷ candidate, of the means beside it",
               interval="its 95 % interval between operator launches in turns"),
-    Column("adjusted_p", "float64", "p", title="p", is_timed=True, visibility="page",
+    Column("adjusted_p", "float64", "p", basis="per comparison", title="p", is_timed=True, visibility="page",
            of=_of_change("adjusted_p"),
            says="of no change, by Benjamini and Hochberg over the table: of the rows below .05 at "
            "most 5 % are false"),
@@ -183,10 +183,10 @@ COMPARISONS: Final = Table(
         Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
                of=_median_of("candidate"), says="median latency without tracer"),
         *speed_up(lambda c: c.latency, says="baseline ÷ candidate"),
-        Column("p_value", "float64", "p", title="p", is_timed=True, dropped_first=2,
+        Column("p_value", "float64", "p", basis="per comparison", title="p", is_timed=True, dropped_first=2,
                of=_effect(lambda e: e.p_value),
                says="two-sided test of no effect: signed ranks; Student's of separate runs"),
-        Column("pairs", "Int64", "count", is_timed=True, dropped_first=1, of=_effect(lambda e: e.pairs),
+        Column("pairs", "Int64", "count", basis="over the run", is_timed=True, dropped_first=1, of=_effect(lambda e: e.pairs),
                says="pairs of process launches; 0 of separate runs"),
         Column("rests_on", "string", title="rests on", of=_effect(lambda e: e.rests_on or None),
                says="of separate runs: how many, and what is known of how much runs differ"),
@@ -200,6 +200,7 @@ COMPARISONS: Final = Table(
     from_each="comparison",
     title="All comparisons",
     says="one row per pair of experiments that answers a question",
+    basis="per inference",
 )  # fmt: skip
 OPERATOR_CHANGES: Final = Table(
     "operator_changes",
@@ -224,6 +225,7 @@ OPERATOR_CHANGES: Final = Table(
     title="Operators side by side",
     by="delta_ns",
     says="one row per aligned operator; every operator of both sides exactly once",
+    basis="per inference",
 )  # fmt: skip
 _LAUNCHES: Final = tuple(
     Column(
@@ -258,6 +260,7 @@ CATEGORY_CHANGES: Final = Table(
     from_each="comparison",
     rows_of=_groups("categories"),
     title="Where the time went", says="one row per comparison and headline category",
+    basis="per inference",
 )  # fmt: skip
 CLASS_CHANGES: Final = Table(
     "classes",
@@ -267,6 +270,7 @@ CLASS_CHANGES: Final = Table(
     rows_of=_groups("classes"),
     title="Where an inference's time goes",
     says="one row per comparison and finer class",
+    basis="per inference",
 )  # fmt: skip
 ICICLE_CHANGES: Final = Table(
     "icicle_changes",
@@ -286,6 +290,7 @@ ICICLE_CHANGES: Final = Table(
     is_drawn=True,
     title="An inference by module, operator and microkernel",
     says="one row per comparison and box; what is on one side alone takes no time on the other",
+    basis="per inference",
 )  # fmt: skip
 WATERFALL: Final = Table(
     "waterfall",
@@ -304,6 +309,7 @@ WATERFALL: Final = Table(
     rows_of=lambda comparison: list(_steps(comparison)),
     title="From one total to the other",
     says="one row per comparison and step",
+    basis="per inference",
 )  # fmt: skip
 LEDGER: Final = Table(
     "costs",
@@ -312,9 +318,9 @@ LEDGER: Final = Table(
         Column("quantity", "string", title="cost", of=lambda s: s.row.label,
                says="such as `Load program` or `Peak memory`"),
         Column("unit", "string", of=lambda s: s.row.unit, visibility="data", says="ns, bytes or 1/s"),
-        Column("baseline", "float64", "@unit", is_timed=True, of=lambda s: s.row.baseline,
+        Column("baseline", "float64", "@unit", basis="by row", is_timed=True, of=lambda s: s.row.baseline,
                says="median over blocks"),
-        Column("candidate", "float64", "@unit", is_timed=True, of=lambda s: s.row.candidate,
+        Column("candidate", "float64", "@unit", basis="by row", is_timed=True, of=lambda s: s.row.candidate,
                says="median over blocks"),
         *speed_up(lambda s: s.row.effect, says="of times and rates"),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
@@ -325,6 +331,7 @@ LEDGER: Final = Table(
     rows_of=_list_rows(lambda times: filter(_has_figures, times.ledger)),
     title="From start to steady state",
     says="one row per comparison and cost",
+    basis="by row",
 )  # fmt: skip
 BOTTLENECKS: Final = Table(
     "bottlenecks",
@@ -344,6 +351,7 @@ BOTTLENECKS: Final = Table(
     rows_of=_list_rows(lambda times: times.amdahl.bottlenecks if times.amdahl else ()),
     title="How far it can go",
     says="one row per comparison and class, the largest first",
+    basis="per inference",
 )  # fmt: skip
 VALIDITY: Final = Table(
     "conditions",
@@ -365,16 +373,16 @@ OUTPUTS: Final = Table(
         Column("candidate", "string", title="experiment", of=lambda s: s.candidate,
                says="experiment whose output it is"),
         Column("against", "string", of=lambda s: s.against, says="what it is compared with"),
-        Column("output", "Int64", "count", of=lambda s: s.parity.index, says="number of the output"),
-        Column("max_abs", "float64", title="max abs", of=lambda s: s.parity.max_abs,
+        Column("output", "Int64", "count", basis="position", of=lambda s: s.parity.index, says="number of the output"),
+        Column("max_abs", "float64", "1", title="max abs", of=lambda s: s.parity.max_abs,
                says="largest absolute difference"),
-        Column("max_rel", "float64", title="max rel", of=lambda s: s.parity.max_rel,
+        Column("max_rel", "float64", "1", title="max rel", of=lambda s: s.parity.max_rel,
                says="largest relative difference"),
-        Column("mse", "float64", title="MSE", visibility="data", of=lambda s: s.parity.mse,
+        Column("mse", "float64", "1", title="MSE", visibility="data", of=lambda s: s.parity.mse,
                says="mean squared difference; missing where only one of both is finite"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.parity.snr_db,
                says="signal to noise; missing without any error"),
-        Column("cosine", "float64", visibility="data", of=lambda s: s.parity.cosine,
+        Column("cosine", "float64", "1", visibility="data", of=lambda s: s.parity.cosine,
                says="of the angle between both; missing where one is zero"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.parity.top1,
                says="rows whose largest entry is at the same place"),
@@ -386,6 +394,7 @@ OUTPUTS: Final = Table(
     from_each="output",
     title="Outputs",
     says="one row per output of a program on two sides",
+    basis="per output",
 )  # fmt: skip
 
 
@@ -399,13 +408,13 @@ ACCURACY: Final = Table(
                "enough beside float32? text: does a language model predict a text about as well?"),
         Column("answer", "string", of=lambda s: s.answer, says="passed, failed or unknown",
                styles={"passed": "green", "failed": "bold red", "unknown": "yellow"}),
-        Column("output", "Int64", "count", of=lambda s: s.output, visibility="page",
+        Column("output", "Int64", "count", basis="position", of=lambda s: s.output, visibility="page",
                says="the one that decides"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.snr_db,
                says="signal to noise; missing without any error"),
         Column("least_snr_db", "float64", "dB", title="at least", of=lambda s: s.least_snr_db,
                says="what is asked for"),
-        Column("cosine", "float64", of=lambda s: s.cosine, visibility="page",
+        Column("cosine", "float64", "1", of=lambda s: s.cosine, visibility="page",
                says="of the angle between both"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.top1,
                visibility="page", says="rows whose largest entry is at the same place"),
@@ -414,6 +423,7 @@ ACCURACY: Final = Table(
     from_each="verdict",
     title="Are the outputs right?",
     says="one row per question and place of outputs",
+    basis="per output",
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ FINDINGS: Final = Table(
     from_each="findings",
     rows_of=lambda s: s.findings,
     says="one row per finding, worst first in each experiment",
+    basis="per inference",
 )  # fmt: skip
 WHY_NOT: Final = Table(
     "why_not_sme2",
@@ -64,7 +65,7 @@ WHY_NOT: Final = Table(
         Column("reason", "string", of=lambda s: s[1].reason, says="why no SME2 kernel ran"),
         Column("known_from", "string", of=lambda s: s[1].source, visibility="page",
                says="file or fact that says so"),
-        Column("operators", "Int64", "count", of=lambda s: len(s[1].operators), says="how many"),
+        Column("operators", "Int64", "count", basis="per program", of=lambda s: len(s[1].operators), says="how many"),
         Column("mean_ns", "float64", "ns", title="time", is_timed=True, of=lambda s: s[1].mean_ns,
                says="of these operators"),
         Column("gain_ns", "float64", "ns", title="worth", is_timed=True, of=lambda s: s[1].gain_ns,
@@ -77,6 +78,7 @@ WHY_NOT: Final = Table(
     from_each="findings",
     rows_of=lambda s: ((s.experiment, group) for group in s.why_not_sme2),
     says="one row per experiment and reason",
+    basis="per inference",
 )  # fmt: skip
 REFERENCE: Final = Table(
     "reference",
@@ -94,6 +96,7 @@ REFERENCE: Final = Table(
     from_each="findings",
     rows_of=lambda s: ((s.experiment, answer) for answer in s.reference_answers),
     says="one row per experiment and question of the findings guide",
+    basis="per inference",
 )  # fmt: skip
 
 

@@ -192,7 +192,7 @@ PHASES: Final = Table(
                "there are several"),
         Column("operator", "string", of=lambda p: (p.decode or p.prefill).unnumbered,
                says="name with its data types"),
-        Column("products", "Int64", "count", of=lambda p: p.count,
+        Column("products", "Int64", "count", basis="per program", of=lambda p: p.count,
                says="how many of them run the same in both"),
         Column("prefill_kernels", "string", title="reading the prompt",
                of=lambda p: _computing(p.prefill), says="microkernels that compute while the prompt "
@@ -205,13 +205,14 @@ PHASES: Final = Table(
     title="Reading the prompt and adding a token",
     says="one row per SME mode and kind of convolution or matrix product of a language model whose "
     "kernels were counted in both",
+    basis="per inference",
 )  # fmt: skip
 MODES: Final = Table(
     "kernel_calls",
     (
         Column("mode", "string", of=lambda s: s[0], says="SME mode, with the vector length where "
                "there are several"),
-        Column("svl_bits", "Int64", "bits", title="vector length", of=lambda s: s[1].svl_bits,
+        Column("svl_bits", "Int64", "bits", basis="per device", title="vector length", of=lambda s: s[1].svl_bits,
                says="streaming vector length, on which the number of calls depends"),
         *(Column(level, "Int64", "count", of=_count(level),
                  says=f"calls of {level} microkernels") for level in LEVELS),
@@ -219,7 +220,7 @@ MODES: Final = Table(
                of=lambda s: tile_share(tile_uses({s[0]: s[1]})),
                says="useful elements of outputs, of the elements of the tiles that SME computed"),
         *work_columns(lambda s: add_work(tile_uses({s[0]: s[1]})), visibility="page"),
-        Column("load_bytes", "Int64", "bytes", title="packed at load", visibility="page",
+        Column("load_bytes", "Int64", "bytes", basis="per load", title="packed at load", visibility="page",
                of=lambda s: load_bytes(s[1]), says="what packing writes while the program is "
                "loaded; missing where a microkernel's name and sizes do not say it"),
         Column("outside", "Int64", "count", title="outside operators",
@@ -233,12 +234,13 @@ MODES: Final = Table(
     rows_of=lambda counted: counted.items(),
     title="Calls of computing microkernels per inference",
     says="one row per SME mode in which kernels were counted",
+    basis="per inference",
 )  # fmt: skip
 USES: Final = Table(
     "kernel_uses",
     (
         Column("mode", "string", of=lambda u: u.mode, says="SME mode"),
-        Column("number", "Int64", "count", of=lambda u: u.number, says="place of the operator in "
+        Column("number", "Int64", "count", basis="position", of=lambda u: u.number, says="place of the operator in "
                "the order of execution; missing for calls while the program is loaded"),
         Column("operator", "string", of=lambda u: u.operator, says="name with its data types"),
         Column("microkernel", "string", of=lambda u: u.kernel.name, says="KleidiAI's name"),
@@ -252,26 +254,27 @@ USES: Final = Table(
                "(padded), by line; missing in traces of older runners"),
         Column("macs", "Int64", "count", of=lambda u: u.kernel.macs,
                says="multiply-adds of these sizes, per inference"),
-        Column("packed_bytes", "Int64", "bytes",
+        Column("packed_bytes", "Int64", "bytes", basis="by row",
                of=lambda u: packing_bytes(u.kernel, u.svl_bits), says="what packing writes; "
                "missing where neither name nor sizes say it"),
-        Column("load_calls", "Int64", "count", of=lambda u: u.kernel.calls if u.is_load else None,
+        Column("load_calls", "Int64", "count", basis="per load", of=lambda u: u.kernel.calls if u.is_load else None,
                says="while the program is loaded"),
     ),
     from_each="counted",
     rows_of=_uses,
     title="Calls of every microkernel",
     says="one row per SME mode, operator and microkernel that it called",
+    basis="per inference",
 )  # fmt: skip
 WORK: Final = Table(
     "work",
     (
-        Column("number", "Int64", "count", title="#", of=lambda u: u.number, says="place of the "
+        Column("number", "Int64", "count", basis="position", title="#", of=lambda u: u.number, says="place of the "
                "operator among those of all modes"),
         Column("operator", "string", of=lambda u: u.operator.name, says="name with its data types"),
         Column("mode", "string", of=lambda u: u.mode, says="SME mode, with the vector length where "
                "there are several"),
-        Column("svl_bits", "Int64", "bits", of=lambda u: u.svl_bits, says="streaming vector length"),
+        Column("svl_bits", "Int64", "bits", basis="per device", of=lambda u: u.svl_bits, says="streaming vector length"),
         Column("microkernel", "string", visibility="page", of=lambda u: u.kernel.name,
                says="KleidiAI's name"),
         Column("tile", "string", of=lambda u: f"{u.tile.rows} x {u.tile.columns}",
@@ -282,9 +285,9 @@ WORK: Final = Table(
         Column("tiles", "Int64", "count", of=lambda u: u.tiles, says="tiles that its calls compute"),
         Column("tile_use", "float64", "share", of=lambda u: tile_share([u]),
                says="useful elements of the output, of the elements of those tiles"),
-        Column("k", "Int64", "count", of=lambda u: u.k, says="products summed for an element, "
+        Column("k", "Int64", "count", basis="per element", of=lambda u: u.k, says="products summed for an element, "
                "before they are packed; missing where calls differ"),
-        Column("k_computed", "Int64", "count", title="k computed", of=lambda u: u.k_computed,
+        Column("k_computed", "Int64", "count", basis="per element", title="k computed", of=lambda u: u.k_computed,
                says="the same with what packing adds"),
         *work_columns(lambda u: u.work, visibility="page"),
     ),
@@ -292,6 +295,7 @@ WORK: Final = Table(
     rows_of=tile_uses,
     title="Work of products on SME",
     says="one row per operator, SME mode and SME microkernel that multiplies",
+    basis="per inference",
 )  # fmt: skip
 
 
@@ -309,7 +313,7 @@ INSTRUCTIONS: Final = Table(
         Column("experiment", "string", of=lambda r: r.experiment, says="whose launch counted"),
         Column("mode", "string", visibility="page", of=lambda r: r.counted.sme.in_force,
                says="SME mode in force"),
-        Column("number", "Int64", "count", title="#", of=lambda r: r.number,
+        Column("number", "Int64", "count", basis="position", title="#", of=lambda r: r.number,
                says="place among the operators of delegates; missing for what comes before them"),
         Column("operator", "string", of=lambda r: r.operator or BEFORE,
                says="name with its data types"),
@@ -330,6 +334,7 @@ INSTRUCTIONS: Final = Table(
     rows_of=_instruction_rows,
     title="Instructions inside the delegate",
     says="one row per experiment and operator of a delegate, where instructions were counted",
+    basis="per inference",
 )  # fmt: skip
 
 

@@ -128,10 +128,10 @@ LAUNCHES: Final = Table(
     "launches",
     (
         Column("experiment", "string", of=lambda s: s[0], says="experiment of the run"),
-        Column("block", "Int64", "count", of=lambda s: s[1], says="number of the process launch"),
+        Column("block", "Int64", "count", basis="position", of=lambda s: s[1], says="number of the process launch"),
         Column("median_ns", "float64", "ns", title="median", is_timed=True, of=lambda s: s[2],
                says="of the launch's steady inferences, without event tracer"),
-        Column("at_most", "float64", "share", title="of launches", is_timed=True,
+        Column("at_most", "float64", "share", basis="over the run", title="of launches", is_timed=True,
                of=lambda s: s[3], says="share of the launches that took at most this long (their "
                "empirical distribution)"),
     ),
@@ -139,6 +139,7 @@ LAUNCHES: Final = Table(
     from_each="experiment",
     rows_of=_launches,
     says="one row per experiment and timing launch, the fastest first",
+    basis="per inference",
 )  # fmt: skip
 LATENCIES: Final = Table(
     "latencies",
@@ -150,7 +151,7 @@ LATENCIES: Final = Table(
         *estimate("median", "@unit", lambda s: s.summary, lambda s: s.value,
                   says="median over process launches of each launch's median",
                   interval="its interval over launches, 95 % where there is no doubt"),
-        Column("launches", "Int64", "count", dropped_first=1,
+        Column("launches", "Int64", "count", basis="over the run", dropped_first=1,
                of=lambda s: len(s.summary.block_medians) if s.summary else None,
                says="process launches"),
         Column("doubt", "string", of=lambda s: s.summary.doubt or None if s.summary else None,
@@ -160,21 +161,23 @@ LATENCIES: Final = Table(
     from_each="experiment",
     rows_of=_quantities,
     says="one row per experiment and quantity",
+    basis="by row",
 )  # fmt: skip
 SAMPLES: Final = Table(
     "samples",
     (
         Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
-        Column("block", "Int64", "count", of=lambda s: s[1], says="process launch"),
+        Column("block", "Int64", "count", basis="position", of=lambda s: s[1], says="process launch"),
         Column("phase", "string", of=lambda s: s[2], says="first, warmup or steady"),
-        Column("index", "Int64", "count", of=lambda s: s[3], says="place in its phase"),
+        Column("index", "Int64", "count", basis="position", of=lambda s: s[3], says="place in its phase"),
         Column("latency_ns", "Int64", "ns", is_timed=True, of=lambda s: s[4],
                says="raw latency without tracer"),
     ),
     from_each="run",
     rows_of=_samples,
     says="one row per timed inference",
+    basis="per inference",
 )  # fmt: skip
 TRACER_COSTS: Final = Table(
     "tracer_costs",
@@ -195,11 +198,12 @@ TRACER_COSTS: Final = Table(
     title="What the instruments cost",
     from_each="cost",
     says="one row per experiment and cost",
+    basis="per inference",
 )  # fmt: skip
 THREADS: Final = Table(
     "threads",
     (
-        Column("threads", "Int64", "count", of=lambda p: p.cell.threads, says="thread count"),
+        Column("threads", "Int64", "count", basis="per launch", of=lambda p: p.cell.threads, says="thread count"),
         Column("sme", "string", title="SME", of=lambda p: p.cell.sme, says="SME mode"),
         Column("median_ns", "float64", "ns", title="median inference", is_timed=True, has_bar=True,
                of=lambda p: p.cell.median_ns, says="median over process launches"),
@@ -214,6 +218,7 @@ THREADS: Final = Table(
     from_each="experiments",
     rows_of=_thread_points,
     says="one row per thread count and SME mode, where several thread counts were timed",
+    basis="per inference",
 )  # fmt: skip
 
 
@@ -222,9 +227,9 @@ TOKEN_LATENCIES: Final = Table(
     (
         Column("experiment", "string", of=lambda s: s[0], visibility="several",
                says="experiment of the run"),
-        Column("first_position", "Int64", "count", title="from position", of=lambda s: s[1].first,
+        Column("first_position", "Int64", "count", basis="position", title="from position", of=lambda s: s[1].first,
                says="place in the cache that the token is written to, prompt included, from 0"),
-        Column("last_position", "Int64", "count", title="to position", of=lambda s: s[1].last,
+        Column("last_position", "Int64", "count", basis="position", title="to position", of=lambda s: s[1].last,
                says="the last of these places"),
         *estimate("mean_ns", "ns", lambda s: s[1].latency_ns, lambda s: s[1].latency_ns.median,
                   title="latency of a token",
@@ -238,6 +243,7 @@ TOKEN_LATENCIES: Final = Table(
     from_each="experiment",
     rows_of=lambda e: [(e.name, span) for span in (e.generation.positions if e.generation else ())],
     says="one row per experiment and part of a language model's cache",
+    basis="per token",
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def _mean(
 
 
 def _step(of: Callable[[Any], Value]) -> Column:
-    return Column("step_ns", "float64", "ns", is_timed=True, visibility="data", of=lambda s: of(s) or None,
+    return Column("step_ns", "float64", "ns", basis="per call", is_timed=True, visibility="data", of=lambda s: of(s) or None,
                   says="what the times of its calls are rounded down to; missing where they are not, "
                   "as on the operator clock")  # fmt: skip
 
@@ -120,29 +120,29 @@ ROW_COLUMNS: Final = (
            says="finer class"),
     Column("delegated", "boolean", of=_of_row(lambda r: r.is_delegated),
            says="inside a delegate, or one of ExecuTorch's own kernels"),
-    Column("instruction_id", "Int64", "count", of=_of_row(lambda r: r.instruction_id), visibility="data",
+    Column("instruction_id", "Int64", "count", basis="position", of=_of_row(lambda r: r.instruction_id), visibility="data",
            says="instruction of the program; a delegate call is one instruction"),
     Column("data_types", "string", of=_of_row(lambda r: " ".join(r.data_types) or None),
            visibility="data", says="the delegate's types, separated by blanks"),
     Column("microkernel_type", "string", of=_of_row(lambda r: r.microkernel_type), visibility="data",
            says="such as `IGEMM`, from the name"),
-    Column("executions", "Int64", "count", of=_of_row(lambda r: r.executions), visibility="data",
+    Column("executions", "Int64", "count", basis="over the split", of=_of_row(lambda r: r.executions), visibility="data",
            says="executions in which it ran"),
-    Column("calls", "Int64", "count", of=_of_row(lambda r: r.calls), visibility="page",
+    Column("calls", "Int64", "count", basis="over the split", of=_of_row(lambda r: r.calls), visibility="page",
            says="calls in all executions"),
 )  # fmt: skip
 TIME_COLUMNS: Final = (
     *_mean(lambda s: s.detail.row.times, step="step_ns"),
-    Column("median_ns", "float64", "ns", title="median", is_timed=True, visibility="page",
+    Column("median_ns", "float64", "ns", basis="per call", title="median", is_timed=True, visibility="page",
            step="step_ns", of=_of_times(lambda t: t.median_ns), says="median over calls"),
-    Column("minimum_ns", "float64", "ns", is_timed=True, visibility="data",
+    Column("minimum_ns", "float64", "ns", basis="per call", is_timed=True, visibility="data",
            of=_of_times(lambda t: t.minimum_ns), says="over calls"),
-    Column("maximum_ns", "float64", "ns", is_timed=True, visibility="data",
+    Column("maximum_ns", "float64", "ns", basis="per call", is_timed=True, visibility="data",
            of=_of_times(lambda t: t.maximum_ns), says="over calls"),
-    Column("standard_deviation_ns", "float64", "ns", title="deviation", is_timed=True, visibility="page",
+    Column("standard_deviation_ns", "float64", "ns", basis="per call", title="deviation", is_timed=True, visibility="page",
            of=_of_times(lambda t: t.standard_deviation_ns), says="over calls"),
-    Column("total_ns", "float64", "ns", is_timed=True, visibility="data",
-           of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
+    Column("total_ns", "float64", "ns", basis="over the split", is_timed=True, visibility="data", goes_with="0.4",
+           of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split; deprecated, see mean_ns"),
     _step(lambda s: s.detail.row.step_ns if s.detail.row.times else None),
     _share(lambda s: s.detail.row.times, has_bar=True),
     Column("launches", "string", title="by launch", is_timed=True, visibility="page",
@@ -165,13 +165,13 @@ DETAIL_COLUMNS: Final = (
     Column("why_not_sme2", "string", title="why not SME2", visibility="page",
            of=lambda s: s.detail.why_not_sme2.text if s.detail.why_not_sme2 else None,
            says="reason, for convolutions and products without SME2"),
-    Column("macs", "Int64", "count", title="MACs", visibility="page", of=_of_work(lambda f: f.macs),
+    Column("macs", "Int64", "count", basis="per call", title="MACs", visibility="page", of=_of_work(lambda f: f.macs),
            says="multiply-accumulates of one call"),
-    Column("moved_bytes", "Int64", "bytes", visibility="data", of=_of_work(lambda f: f.moved_bytes),
+    Column("moved_bytes", "Int64", "bytes", basis="per call", visibility="data", of=_of_work(lambda f: f.moved_bytes),
            says="inputs, weights and outputs of one call"),
-    Column("gflops", "float64", "@rate_limit", title="GFLOP/s", is_timed=True, visibility="page",
+    Column("gflops", "float64", "@rate_limit", basis="per call", title="GFLOP/s", is_timed=True, visibility="page",
            of=lambda s: s.detail.gflops, says="2 × macs ÷ median, in 10⁹ operations a second"),
-    Column("gigabytes_per_s", "float64", "@rate_limit", title="GB/s", is_timed=True, visibility="page",
+    Column("gigabytes_per_s", "float64", "@rate_limit", basis="per call", title="GB/s", is_timed=True, visibility="page",
            of=lambda s: s.detail.gigabytes_per_s, says="moved bytes ÷ median; missing for views and "
            "look-ups, which need not touch all of it"),
     Column("rate_limit", "string", is_timed=True, visibility="data",
@@ -202,7 +202,7 @@ DETAIL_COLUMNS: Final = (
            says="the partitioner's own reason"),
 )  # fmt: skip
 NUMBER: Final = Column(
-    "number", "Int64", "count", title="#", of=lambda s: s.number, visibility="page",
+    "number", "Int64", "count", basis="position", title="#", of=lambda s: s.number, visibility="page",
     says="place in the order of the program",
 )  # fmt: skip
 OPERATORS: Final = Table(
@@ -217,6 +217,7 @@ OPERATORS: Final = Table(
     from_each="insight",
     rows_of=_operators,
     says="one row per experiment and operator",
+    basis="per inference",
 )  # fmt: skip
 CATEGORIES: Final = Table(
     "categories",
@@ -233,6 +234,7 @@ CATEGORIES: Final = Table(
     from_each="experiment",
     rows_of=lambda e: ((e.name, key, times) for key, times in class_times(e.split).items()),
     says="one row per experiment and finer class",
+    basis="per inference",
 )  # fmt: skip
 
 
@@ -266,7 +268,7 @@ SPLIT: Final = Table(
         Column("calls_per_inference", "float64", "count", title="calls", dropped_first=3,
                of=_of_operator(lambda s, row: row.calls / s.experiment.split.executions),
                says="calls ÷ executions of the split"),
-        Column("median_ns", "float64", "ns", title="median", is_timed=True, step="step_ns",
+        Column("median_ns", "float64", "ns", basis="per call", title="median", is_timed=True, step="step_ns",
                dropped_first=2, of=_of_operator(lambda _, row: row.times.median_ns if row.times else None), says="median over calls"),
         *_mean(lambda s: s.row.times, step="step_ns"),
         _step(_of_operator(lambda _, row: row.step_ns if row.times else None)),
@@ -277,6 +279,7 @@ SPLIT: Final = Table(
     from_each="experiment",
     rows_of=lambda experiment: (SplitRow(experiment, e) for e in experiment.split.entries),
     says="one row per experiment and operator or overhead, which together are the whole inference",
+    basis="per inference",
 )  # fmt: skip
 
 _CODE: Final = Column(
@@ -303,10 +306,10 @@ def _rollup(name: str, by: Key, title: str) -> Table:
             Column(by, "string", of=lambda s: s[1].key, empty=_ROOT,
                    says="missing for operators without one"),
             *((_CODE,) if by == "source" else ()),
-            Column("operators", "Int64", "count", of=lambda s: s[1].operators, says="how many"),
+            Column("operators", "Int64", "count", basis="per program", of=lambda s: s[1].operators, says="how many"),
             *_mean(lambda s: s[1].times, title="time"),
             _share(lambda s: s[1].times, has_bar=True),
-            Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, visibility="page",
+            Column("macs", "Int64", "count", basis="per call", title="MACs", of=lambda s: s[1].macs, visibility="page",
                    says="multiply-accumulates of one call of each"),
             *work_columns(lambda s: s[1].work),
         ),
@@ -315,6 +318,7 @@ def _rollup(name: str, by: Key, title: str) -> Table:
         from_each="insight",
         rows_of=_rolled_up(by),
         says=f"one row per experiment and {by}, the most time first",
+        basis="per inference",
     )  # fmt: skip
 
 
@@ -334,17 +338,17 @@ class BoxSubject(NamedTuple):
 
 
 BOX_COLUMNS: Final = (
-    Column("number", "Int64", "count", of=lambda s: s.box.number, says="place, depth first"),
-    Column("parent", "Int64", "count", of=lambda s: s.box.parent,
+    Column("number", "Int64", "count", basis="position", of=lambda s: s.box.number, says="place, depth first"),
+    Column("parent", "Int64", "count", basis="position", of=lambda s: s.box.parent,
            says="number of the box that it is in; missing for the whole"),
-    Column("depth", "Int64", "count", of=lambda s: s.box.depth, says="boxes that it is in"),
+    Column("depth", "Int64", "count", basis="position", of=lambda s: s.box.depth, says="boxes that it is in"),
     Column("kind", "string", of=lambda s: s.box.kind,
            says="whole, module, operator, microkernel or overhead"),
     Column("label", "string", of=lambda s: s.box.label,
            says="name of module, operator, microkernels or overhead"),
     Column("module", "string", of=lambda s: s.box.path, empty=_ROOT,
            says="path of the module that it is or is in"),
-    Column("operator", "Int64", "count", of=lambda s: s.box.operator,
+    Column("operator", "Int64", "count", basis="position", of=lambda s: s.box.operator,
            says="number of the operator in the operator table"),
     Column("group", "string", says="headline category, with overheads apart",
            of=lambda s: group_of(s.box.operator_class) if s.box.operator_class else None),
@@ -364,6 +368,7 @@ ICICLE: Final = Table(
     rows_of=lambda insight: (BoxSubject(insight.experiment.name, b) for b in inference_tree(insight)),
     is_drawn=True,
     says="one row per experiment and box; a box's time is that of the boxes inside it",
+    basis="per inference",
 )  # fmt: skip
 
 
@@ -408,27 +413,27 @@ INTENSITY: Final = Table(
         *(_OF_OPERATORS[name] for name in ("experiment", "number", "label", "category", "class")),
         _OF_OPERATORS["macs"],
         replace(_OF_OPERATORS["moved_bytes"], title="bytes", visibility="page"),
-        Column("macs_per_byte", "float64", title="MACs per byte",
+        Column("macs_per_byte", "float64", "MACs/B", basis="per call", title="MACs per byte",
                of=lambda s: s.detail.macs_per_byte, says="macs ÷ moved bytes, of the export's shapes"),
         Column("counted_bytes", "Int64", "bytes", title="bytes, counted", visibility="page",
                of=lambda s: s.counted_bytes, says="what its products on SME moved, as counted: both "
                "packed sides, the right one once for each row of tiles, and the output"),
-        Column("counted_macs_per_byte", "float64", title="MACs per byte, counted", visibility="page",
+        Column("counted_macs_per_byte", "float64", "MACs/B", title="MACs per byte, counted", visibility="page",
                of=lambda s: s.work.macs / s.counted_bytes if s.counted_bytes else None,
                says="MACs on SME ÷ those bytes"),
         _OF_OPERATORS["gflops"], _OF_OPERATORS["gigabytes_per_s"], _OF_OPERATORS["rate_limit"],
         Column("bound", "string", title="bound by", is_timed=True, of=_of_placed(lambda p: p.bound),
                says="compute, memory or overhead: the largest of the lower bounds that its "
                "operations, its bytes and any operator take"),
-        Column("distance", "float64", "ratio", is_timed=True, of=_of_placed(lambda p: p.distance),
+        Column("distance", "float64", "ratio", basis="per call", is_timed=True, of=_of_placed(lambda p: p.distance),
                says="how many times that bound it takes"),
-        Column("of_roof", "float64", "share", title="of the roof", is_timed=True,
+        Column("of_roof", "float64", "share", basis="per call", title="of the roof", is_timed=True,
                of=_of_placed(lambda p: p.of_roof),
                says="what its operations and bytes take at the peaks, by its median"),
-        Column("compute_peak", "float64", "GFLOP/s", is_timed=True, visibility="page",
+        Column("compute_peak", "float64", "GFLOP/s", basis="per device", is_timed=True, visibility="page",
                of=_of_placed(lambda p: p.peak.high if p.peak else None), title="peak of its type",
                says="of products of its type, as `calibrate --peaks` found"),
-        Column("bandwidth_peak", "float64", "GB/s", is_timed=True, visibility="page",
+        Column("bandwidth_peak", "float64", "GB/s", basis="per device", is_timed=True, visibility="page",
                of=_of_placed(lambda p: p.stream.high), title="peak of its size",
                says="of streams of its size or more"),
         Column("is_above_roof", "boolean", title="above the roof", is_timed=True, visibility="data",
@@ -442,6 +447,7 @@ INTENSITY: Final = Table(
     rows_of=_worked,
     says="one row per experiment and operator whose bytes are known, with its multiply-accumulates "
     "or with the device's peaks",
+    basis="per inference",
 )  # fmt: skip
 
 TIMELINE: Final = Table(
@@ -457,7 +463,7 @@ TIMELINE: Final = Table(
         Column("name", "string", says="of the operator or kernel"),
         Column("delegated", "boolean", says="inside a delegate"),
         Column("backend", "string", says="whose delegate it is, where that is known"),
-        Column("instruction_id", "Int64", says="instruction of the program"),
+        Column("instruction_id", "Int64", basis="position", says="instruction of the program"),
         Column("start_ns", "Int64", "ns", is_timed=True, says="as in the file"),
         Column("end_ns", "Int64", "ns", is_timed=True, says="as in the file"),
         Column("duration_ns", "Int64", "ns", is_timed=True, says="wraps of the clock undone"),
@@ -473,7 +479,13 @@ EVENTS: Final = Table(
         Column("delegated", "boolean", of=lambda e: e.is_delegated, says="inside a delegate"),
         Column("container", "boolean", of=lambda e: e.is_container, says="holds others' time"),
         Column("backend", "string", of=lambda e: e.backend, says="whose delegate it is in"),
-        Column("instruction_id", "Int64", of=lambda e: e.instruction_id, says="of the program"),
+        Column(
+            "instruction_id",
+            "Int64",
+            basis="position",
+            of=lambda e: e.instruction_id,
+            says="of the program",
+        ),
         Column(
             "operators",
             "string",

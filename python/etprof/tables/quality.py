@@ -33,16 +33,16 @@ def quality_columns(of: Callable[[Any], TextQuality | None]) -> tuple[Column, ..
         return None if quality is None else quality.verdict.answer
 
     return (
-        Column("perplexity", "float64", of=read("perplexity"),
+        Column("perplexity", "float64", "1", basis="per text", of=read("perplexity"),
                says="of the text that the export read, e to the mean negative log-probability of the "
                "next token"),
-        Column("perplexity_ratio", "float64", title="÷ float32", of=read("perplexity_ratio"),
+        Column("perplexity_ratio", "float64", "1", basis="per text", title="÷ float32", of=read("perplexity_ratio"),
                says="÷ that of the float32 model: 1 costs nothing"),
-        Column("same_tokens", "float64", "share", title="tokens as float32's", of=read("agreement"),
+        Column("same_tokens", "float64", "share", basis="per text", title="tokens as float32's", of=read("agreement"),
                says="new tokens that the float32 model gives too, before the first other one"),
-        Column("same_top1", "float64", "share", visibility="page", of=read("same_top1"),
+        Column("same_top1", "float64", "share", basis="per text", visibility="page", of=read("same_top1"),
                says="places of the text at which the most likely token is the float32 model's"),
-        Column("divergence_nats", "float64", "nats", visibility="page", of=read("divergence_nats"),
+        Column("divergence_nats", "float64", "nats", basis="per text", visibility="page", of=read("divergence_nats"),
                says="mean Kullback-Leibler divergence from the float32 model's probabilities"),
         Column("quality", "string", of=answer, styles=ANSWER_STYLES,
                says="the verdict on that: passed, failed or unknown; missing where no text was read"),
@@ -109,4 +109,5 @@ GENERATION: Final = Table(
     from_each="insight",
     rows_of=lambda i: [i] if _generates(i) else [],
     says="one row per experiment that generated tokens",
+    basis="per token",
 )  # fmt: skip

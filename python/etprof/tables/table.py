@@ -12,6 +12,13 @@ from etprof.base.units import count_of
 Dtype = Literal["string", "Int64", "boolean", "float64"]
 """pandas' own names."""
 Value = str | int | float | bool | None
+Basis = Literal[
+    "", "per inference", "per call", "per sample", "per token", "per prompt", "per launch", "per load",
+    "per element", "per output", "per text", "per program", "per device", "per comparison",
+    "per interval", "per document", "over the split", "over the run", "position", "by row",
+]  # fmt: skip
+"""What a figure is of. Over the split: the sum over the executions that it counts, so it grows with
+their number. By row: a column of text says it. Empty: what the table says."""
 Visibility = Literal["everywhere", "several", "page", "data"]
 """Who sees a column: everyone, which is for the few that fit a terminal; everyone, where its values
 differ; only pages and programs; only programs."""
@@ -53,6 +60,10 @@ class Column:
     """A brief table leaves the highest out first where a terminal is narrow; of equals the last."""
     empty: str = ""
     """What people read for a text that is empty, which is not the same as missing."""
+    basis: Basis = ""
+    """What a figure is of, where that is not what its table says."""
+    goes_with: str = ""
+    """The version without it, where it is deprecated; JSON has left it out already."""
 
     @property
     def heading(self) -> str:
@@ -134,6 +145,8 @@ class Table:
     """Pages shade its figures, the least the most."""
     is_drawn: bool = False
     """Pages draw every row with its figures, and have no table of it; Markdown has nothing."""
+    basis: Basis = ""
+    """What its figures are of, unless a column says otherwise."""
 
     def of(self, subjects: Iterable[object], **changes: str) -> Table:
         """Fills the declaration with a row per subject."""
@@ -150,6 +163,10 @@ class Table:
     def names(self) -> list[str]:
         """Names of the columns."""
         return [column.name for column in self.columns]
+
+    def basis_of(self, column: Column) -> Basis:
+        """Returns what the figures of a column are of; empty for texts."""
+        return (column.basis or self.basis) if column.is_number else ""
 
     def records(self) -> list[dict[str, Value]]:
         """Returns each row by the names of its columns."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Document = dict[str, Any]
 
-SUMMARY_VERSION: Final = 1
+SUMMARY_VERSION: Final = 2
 COMPARISON_VERSION: Final = 1
 RUNS_VERSION: Final = 1
 _NS_PER_MS: Final = 1e6
@@ -37,15 +37,16 @@ _NS_PER_MS: Final = 1e6
 def assessment_document(assessment: Assessment) -> Document:
     """Returns everything that is known of a run; times in ns or, where named so, in ms."""
     run = assessment.run
+    categories_ms = {e.name: _categories_ms(e) for e in run.experiments if e.split.times}
     return with_raw_names({
         "schema_version": SUMMARY_VERSION,
         "run_id": run.manifest.run_id if run.manifest else None,
         "model": run.manifest.model.name if run.manifest else None,
         "platform": run.manifest.platform if run.manifest else None,
         "times_are_meaningful": run.is_timed,
-        "category_totals_ms": {
-            e.name: _categories_ms(e) for e in run.experiments if e.split.times
-        },
+        "executions": {e.name: e.split.executions for e in run.experiments if e.split.times},
+        "category_means_ms": categories_ms,
+        "category_totals_ms": categories_ms,
         "experiments": {
             insight.experiment.name: _experiment(insight)
             for insight in assessment.insight.experiments
@@ -232,8 +233,9 @@ def _findings(experiment_findings: ExperimentFindings) -> Document:
 
 
 def _categories_ms(experiment: ExperimentAnalysis) -> dict[str, float]:
+    """Returns what an inference spends in each headline category."""
     times_by_category = category_times(experiment.split)
-    return {name: times.total_ns / _NS_PER_MS for name, times in times_by_category.items()}
+    return {name: times.mean_ns / _NS_PER_MS for name, times in times_by_category.items()}
 
 
 def _experiment(insight: ExperimentInsight) -> Document:
@@ -260,10 +262,12 @@ def _experiment(insight: ExperimentInsight) -> Document:
 def _experiment_times(experiment: ExperimentAnalysis, times: SplitTimes) -> Document:
     return {
         "latency": _latency(experiment.latency) if experiment.latency else None,
-        "execute_total_ms": times.execute.total_ns / _NS_PER_MS,
+        "execute_mean_ns": times.execute.mean_ns,
+        "execute_total_ms": times.execute.mean_ns / _NS_PER_MS,
         "execute_median_ns": times.execute_median_ns,
         "first_execute_ns": times.first_execute_ns,
         "load_events_ns": times.load_ns,
+        "category_means_ms": _categories_ms(experiment),
         "category_totals_ms": _categories_ms(experiment),
         "categories": _records(operators.CATEGORIES.of_each([experiment])),
         "overheads": [

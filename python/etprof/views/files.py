@@ -46,8 +46,15 @@ def csv_text(header: Iterable[str] | None, rows: Iterable[Iterable[Value]]) -> s
 
 
 def json_records(table: Table) -> list[dict[str, Value]]:
-    """Returns one object per row; a table that holds no times has null in their places."""
-    return table.records()
+    """Returns one object per row, without the columns that are deprecated.
+
+    A table that holds no times has null in their places.
+    """
+    leaving = {column.name for column in table.columns if column.goes_with}
+    return [
+        {name: value for name, value in record.items() if name not in leaving}
+        for record in table.records()
+    ]
 
 
 def build_frame(table: Table) -> pd.DataFrame:
