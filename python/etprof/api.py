@@ -277,7 +277,7 @@ class Run:
     def _printable(self, experiment: str | None) -> pd.DataFrame:
         name = self._experiment(experiment).name
         table = self.operators()
-        columns = ["label", "class", "delegated", "calls", "median_ns", "mean_ns", "share"]
+        columns = ["name", "label", "class", "delegated", "calls", "median_ns", "mean_ns", "share"]
         return table.loc[table["experiment"] == name, columns]
 
     def _experiment(self, name: str | None) -> ExperimentAnalysis:

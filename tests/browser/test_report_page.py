@@ -179,19 +179,19 @@ def test_search_finds_every_word_and_says_how_many(
     page = Opened(browser, pages["on_off"].as_uri(), DESKTOP, "light").page
     search = page.get_by_label("Search operators, modules and microkernels")
     search.fill("convolution IGEMM")
-    assert len(column(page, "label")) == 2
+    assert len(column(page, "name")) == 2
     assert page.get_by_role("status").inner_text() == "2 of 7 operators"
     search.fill("nothing like this")
-    assert column(page, "label") == []
+    assert column(page, "name") == []
     search.fill("")
-    assert len(column(page, "label")) == 7
+    assert len(column(page, "name")) == 7
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Browser, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["hostile"].as_uri(), DESKTOP, "light")
     assert opened.page.locator("h1").inner_text() == ATTACK
     assert opened.page.locator("img").count() == 0
-    assert ATTACK in column(opened.page, "label")
+    assert ATTACK in column(opened.page, "name")
     opened.page.locator("summary").last.click()
     assert opened.complaints == []
 

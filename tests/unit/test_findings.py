@@ -350,7 +350,7 @@ def test_advice_on_norms_comes_from_this_export(tmp_path: Path) -> None:
     run = replace(CASES["F1"][0], delegation=report)
     finding = fired(insight(tmp_path / "r", run))["F1"]
     assert finding.action == "native_layer_norm: not supported by XNNPACK"
-    assert "module blocks.0.norm" in finding.evidence[0].text
+    assert finding.evidence[0].label == "blocks.0.norm"
     assert finding.gain_ns == 100 * US
 
 

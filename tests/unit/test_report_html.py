@@ -248,8 +248,8 @@ def test_operators_that_were_not_timed_show_what_was_proven(tmp_path: Path) -> N
         render_html([assess_run(analyze(tmp_path / "r", replace(on_off_run(), meaningful=False)))])
     )
     levels = {a["data-name"]: a["data-level"] for tag, a in page.tags if "data-level" in a}
-    assert {name for name, level in levels.items() if level != "2"} >= {"label", "class"}
-    assert levels["label"] == "0"
+    assert {name for name, level in levels.items() if level != "2"} >= {"name", "class"}
+    assert levels["name"] == "0"
     assert levels["class"] == "1"
 
 

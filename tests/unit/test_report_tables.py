@@ -127,7 +127,7 @@ def test_terminals_show_what_each_experiment_is_made_of(tmp_path: Path) -> None:
         assert {row["median_ns"] for row in overheads} == {None}
         assert all(row["median_ns"] for row in rows if row["where"] == "delegate")
         seen = {column.name for column in split.visible_in("everywhere").columns}
-        assert seen >= {"label", "where", "calls_per_inference", "median_ns", "mean_ns", "share"}
+        assert seen >= {"name", "where", "calls_per_inference", "median_ns", "mean_ns", "share"}
     console = Console(width=200, file=io.StringIO())
     console.print(render_report(assessment, top=12))
     shown = console.file.getvalue()  # type: ignore[attr-defined]

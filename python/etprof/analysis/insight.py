@@ -104,6 +104,11 @@ class OperatorDetail:
         return origin.module_path if origin else None
 
     @property
+    def name(self) -> str:
+        """What people look for: the layer, else the label."""
+        return self.row.name
+
+    @property
     def source(self) -> str | None:
         """The model's line it comes from, such as `model.py:24`."""
         origin = self.attribution.origin if self.attribution else None

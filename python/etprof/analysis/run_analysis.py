@@ -18,6 +18,7 @@ from etprof.analysis.split.evidence import (
     ModeEvidence,
     OperatorEvidence,
     join_evidence,
+    locate_operators,
     read_evidence,
 )
 from etprof.analysis.split.executions import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from etprof.analysis.split.executions import Delegates
+    from etprof.analysis.split.operators import OperatorRow
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import InstructionCounts, KernelTrace
@@ -94,6 +96,8 @@ class ExperimentAnalysis:
     """Of the first operator launch; on the operator clock where that ran."""
     split: OperatorSplit
     """Of all operator launches together."""
+    attributions: tuple[Attribution | None, ...]
+    """What the export knows of each of the split's rows; None where it does not."""
     problems: tuple[str, ...]
     """What could not be read, or is refused."""
     latency: Latency | None
@@ -171,12 +175,6 @@ class ExperimentAnalysis:
         return read_evidence(self.loaded.kernels) if self.loaded.kernels else None
 
     @cached_property
-    def attributions(self) -> tuple[Attribution | None, ...]:
-        """What the export knows of each of the split's rows; None where it does not."""
-        rows, report = self.split.rows, self.program.report
-        return attribute_operators(rows, report) if report else (None,) * len(rows)
-
-    @cached_property
     def evidence(self) -> tuple[OperatorEvidence, ...]:
         """What each of the split's rows ran, and how sure that is."""
         mode = self.counted.mode_in_force if self.counted else self.sme
@@ -219,12 +217,15 @@ class RunAnalysis:
         Where a mode was counted at several vector lengths, each has an entry of its own; without
         SME there is no such length.
         """
-        return self._by_mode(lambda experiment: experiment.kernels)
+        rows = {
+            id(experiment.loaded.kernels): experiment.split.rows for experiment in self.experiments
+        }
+        return self._by_mode(lambda experiment: experiment.kernels, rows)
 
     @cached_property
     def counted_in_prefill(self) -> Mapping[str, ModeEvidence]:
         """The same of a language model that reads its prompt."""
-        return self._by_mode(lambda experiment: experiment.prefill)
+        return self._by_mode(lambda experiment: experiment.prefill, {})
 
     @cached_property
     def instructions(self) -> Mapping[str, InstructionCounts]:
@@ -237,7 +238,9 @@ class RunAnalysis:
         }
 
     def _by_mode(
-        self, trace_of: Callable[[LoadedLaunches], KernelTrace | None]
+        self,
+        trace_of: Callable[[LoadedLaunches], KernelTrace | None],
+        rows: Mapping[int, Sequence[OperatorRow]],
     ) -> Mapping[str, ModeEvidence]:
         every = [*self.loaded.experiments, *self.loaded.others]
         every.sort(key=lambda experiment: experiment.threads or 0, reverse=True)
@@ -246,7 +249,9 @@ class RunAnalysis:
             bits = trace.sme.svl_bits or 0 if trace.sme.in_force in SME_ON else 0
             traces.setdefault(trace.sme.in_force, {})[bits] = trace
         return {
-            f"{mode} {bits} bits" if len(traces[mode]) > 1 else mode: read_evidence(trace)
+            f"{mode} {bits} bits" if len(traces[mode]) > 1 else mode: locate_operators(
+                read_evidence(trace), rows.get(id(trace), ())
+            )
             for mode in SME_MODES
             for bits, trace in sorted(traces.get(mode, {}).items(), reverse=True)
         }
@@ -405,11 +410,14 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
     except InputFileError as error:
         msg = f"{examined[0].etdump}: {error}"
         raise type(error)(msg) from error
+    attributions = attribute_operators(split.rows, report) if report else (None,) * len(split.rows)
+    origins = (attribution.origin if attribution else None for attribution in attributions)
     numbers = {loaded_split.number for loaded_split in examined}
     return ExperimentAnalysis(
         loaded=replace(loaded, splits=tuple(e for e in loaded.splits if e.number in numbers)),
         executions=launches[0],
-        split=split,
+        split=split.located(origin.location if origin else None for origin in origins),
+        attributions=attributions,
         problems=(*loaded.problems, *clock_problems, *map(str, refused)),
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,

@@ -33,6 +33,12 @@ class Origin(Record):
     module_type: Name = ""
     source: SourceLine | None = None
 
+    @property
+    def location(self) -> str | None:
+        """Where people find it, such as `features.2.conv (net.py:14)`; None where nobody says."""
+        path, source = self.module_path, str(self.source or "")
+        return f"{path} ({source})" if path and source else path or source or None
+
 
 class GraphOperator(Record):
     """One operator of the lowered graph."""

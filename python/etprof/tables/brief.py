@@ -183,13 +183,14 @@ def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:
     rows = comparisons.OPERATOR_CHANGES.of_each([comparison]).sorted().records()
     changed = [row for row in rows if row["baseline_label"] != row["candidate_label"]]
     for row in (changed if comparison.times is None else rows)[:_MOST_POINTS]:
-        before, after = row["baseline_label"], row["candidate_label"]
+        before, after, name = row["baseline_label"], row["candidate_label"], row["name"]
+        label, change = after or before, f"{before or 'nothing'} → {after or 'nothing'}"
+        layer = "" if name in {label, change} else f"{name}: "
         if comparison.times is None:
-            yield AnswerPoint(f"{before or 'nothing'} → {after or 'nothing'}")
+            yield AnswerPoint(f"{layer}{change}")
         else:
-            yield AnswerPoint(
-                f"{after or before}: {format_value('±ns', row['delta_ns'])} per inference"
-            )
+            difference = format_value("±ns", row["delta_ns"])
+            yield AnswerPoint(f"{layer}{label}, {difference} per inference")
 
 
 def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:

@@ -16,7 +16,7 @@ from etprof.tables.operators import (
     BoxSubject,
     launches_text,
 )
-from etprof.tables.table import Column, Table, estimate, speed_up
+from etprof.tables.table import Column, Table, estimate, named_column, speed_up
 from etprof.tables.verdicts import QUESTIONABLE, WRONG, badge_of
 
 if TYPE_CHECKING:
@@ -206,10 +206,11 @@ OPERATOR_CHANGES: Final = Table(
     "operator_changes",
     (
         _COMPARISON,
-        Column("baseline_label", "string", title="baseline", of=_label("baseline"),
-               says="the operator's name in the baseline; missing where it is not there"),
+        named_column(lambda s: s.operator.aligned.name),
+        Column("baseline_label", "string", title="baseline", of=_label("baseline"), repeats="name",
+               says="the operator's label in the baseline; missing where it is not there"),
         Column("candidate_label", "string", title="candidate", of=_label("candidate"),
-               says="the same of the candidate"),
+               repeats="name", says="the same of the candidate"),
         Column("match", "string", of=lambda s: s.operator.aligned.match,
                says="same, other type; merged, split, regrouped where several are one or more on "
                "the other side; baseline only, candidate only"),
@@ -240,6 +241,7 @@ COMPARED_OPERATORS: Final = Table(
     "operators",
     (
         NUMBER,
+        named_column(lambda s: s.operator.aligned.name),
         _DESCRIBED["label"],
         *(replace(column, of=_time(column.name.removesuffix("_ns"))) for column in _CHANGE[:2]),
         *_CHANGE[2:],
@@ -247,7 +249,8 @@ COMPARED_OPERATORS: Final = Table(
                has_bar=True, of=_of_change("candidate_share")),
         *_LAUNCHES,
         Column("was", "string", title="changed", of=_changed_label, visibility="page"),
-        *(column for name, column in _DESCRIBED.items() if name != "label"),
+        *(column for name, column in _DESCRIBED.items()
+          if name not in {"name", "label"}),
         *DETAIL_COLUMNS,
     ),
     title="Operators",
@@ -296,7 +299,8 @@ WATERFALL: Final = Table(
     "waterfall",
     (
         replace(_COMPARISON, of=None),
-        Column("label", "string", title="step", says="the operator or overhead"),
+        named_column(None, title="step"),
+        Column("label", "string", repeats="name", says="the operator or overhead"),
         Column("kind", "string", visibility="data", says="operator, overhead or unattributed"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
                says="mean per inference"),
@@ -450,9 +454,15 @@ def waterfall_between_totals(comparison: Comparison, waterfall: Waterfall, count
     first, last = comparison.side_names
     total = WaterfallStep("", "total", waterfall.baseline_ns, waterfall.candidate_ns)
     steps = [
-        {**_step(comparison, total), "label": first, "candidate_ns": None, "delta_ns": None},
+        {
+            **_step(comparison, total),
+            "name": first,
+            "label": first,
+            "candidate_ns": None,
+            "delta_ns": None,
+        },
         *(_step(comparison, step) for step in waterfall.largest(count)),
-        {**_step(comparison, total), "label": last, "baseline_ns": None},
+        {**_step(comparison, total), "name": last, "label": last, "baseline_ns": None},
     ]
     return sides_named(WATERFALL.of(steps), comparison)
 
@@ -463,7 +473,7 @@ def _steps(comparison: Comparison) -> Iterator[dict[str, Value]]:
 
 
 def _step(comparison: Comparison, step: WaterfallStep) -> dict[str, Value]:
-    names = ("label", "kind", "baseline_ns", "candidate_ns", "delta_ns")
+    names = ("name", "label", "kind", "baseline_ns", "candidate_ns", "delta_ns")
     return {"comparison": comparison.name, **{name: getattr(step, name) for name in names}}
 
 

@@ -72,7 +72,7 @@ WHY_NOT: Final = Table(
                says="gain if they sped up as this run's operators did that took SME2, beside what "
                "findings gain"),
         Column("labels", "string", title="which",
-               of=lambda s: _names([d.row.label for d in s[1].operators]), says="their names"),
+               of=lambda s: _names([d.name for d in s[1].operators]), says="their names"),
     ),
     title="Why not SME2?",
     from_each="findings",

@@ -12,7 +12,7 @@ from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile
 from etprof.backends.kernel_names import LEVELS, is_packing_function, size_arguments
 from etprof.base.units import count_of, format_count
 from etprof.run.kernel_trace import BEFORE
-from etprof.tables.table import Column, Section, Table
+from etprof.tables.table import Column, Section, Table, named_column
 
 if TYPE_CHECKING:
     from etprof.analysis.split.evidence import (
@@ -33,8 +33,10 @@ class _ModeRow(NamedTuple):
 
     best: OperatorEvidence | None
     off: OperatorEvidence | None
+    name: str
+    """What people look for: the layer, else the label."""
     label: str
-    """What people call it: no other row has it."""
+    """No other row has it."""
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
@@ -57,7 +59,7 @@ class _MicrokernelRow(NamedTuple):
 
     mode: str
     number: int | None
-    operator: str | None
+    operator: OperatorEvidence | None
     kernel: KernelUse
     svl_bits: int | None
     is_load: bool = False
@@ -93,12 +95,15 @@ def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_ModeRow]:
     """The operators that matter to SME, side by side in all modes."""
     fastest = next(iter(counted), "")
     rows = [row for row in align_modes(counted) if _is_interesting(row)]
-    short_names = Counter(_without_types(row.best().name) for row in rows)
+    short_names = Counter((row.best().location, _without_types(row.best().name)) for row in rows)
     for row in rows:
-        name = _without_types(row.best().name)
-        # Two operators that differ in their types alone would have one name.
-        label = name if short_names[name] == 1 else row.best().name
-        yield _ModeRow(row.by_mode.get(fastest), row.by_mode.get("off"), label)
+        operator = row.best()
+        label = _without_types(operator.name)
+        if short_names[operator.location, label] > 1:
+            # They differ in their types alone.
+            label = operator.name
+        name = operator.location or label
+        yield _ModeRow(row.by_mode.get(fastest), row.by_mode.get("off"), name, label)
 
 
 def _without_types(name: str) -> str:
@@ -114,7 +119,7 @@ def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_MicrokernelRow]:
     for mode, evidence in counted.items():
         for number, operator in enumerate(evidence.operators, start=1):
             for kernel in operator.kernels:
-                yield _MicrokernelRow(mode, number, operator.name, kernel, evidence.svl_bits)
+                yield _MicrokernelRow(mode, number, operator, kernel, evidence.svl_bits)
         for kernel in evidence.load:
             yield _MicrokernelRow(mode, None, None, kernel, evidence.svl_bits, is_load=True)
 
@@ -160,11 +165,22 @@ def _sizes(use: _MicrokernelRow) -> str | None:
     )
 
 
+def _named(of: Callable[[Any], OperatorEvidence | None]) -> Column:
+    """The layer of an operator, else its name; missing without an operator."""
+
+    def read(subject: object) -> str | None:
+        operator = of(subject)
+        return None if operator is None else operator.location or operator.name
+
+    return named_column(read)
+
+
 KERNELS: Final = Table(
     "kernels",
     (
         # Without the types, which have columns of their own.
-        Column("operator", "string", of=lambda r: r.label,
+        named_column(lambda r: r.name),
+        Column("label", "string", of=lambda r: r.label, repeats="name",
                says="name, without its data types where that still names one operator"),
         Column("types", "string", of=lambda r: _types(r.best), says="in the fastest mode"),
         Column("types_off", "string", title="off", of=lambda r: _types(r.off),
@@ -242,7 +258,9 @@ USES: Final = Table(
         Column("mode", "string", of=lambda u: u.mode, says="SME mode"),
         Column("number", "Int64", "count", basis="position", of=lambda u: u.number, says="place of the operator in "
                "the order of execution; missing for calls while the program is loaded"),
-        Column("operator", "string", of=lambda u: u.operator, says="name with its data types"),
+        _named(lambda u: u.operator),
+        Column("operator", "string", of=lambda u: u.operator.name if u.operator else None,
+               title="label", repeats="name", says="name with its data types"),
         Column("microkernel", "string", of=lambda u: u.kernel.name, says="KleidiAI's name"),
         Column("level", "string", of=lambda u: u.kernel.level,
                says="sme2, sme, i8mm, dotprod or neon"),
@@ -271,7 +289,9 @@ WORK: Final = Table(
     (
         Column("number", "Int64", "count", basis="position", title="#", of=lambda u: u.number, says="place of the "
                "operator among those of all modes"),
-        Column("operator", "string", of=lambda u: u.operator.name, says="name with its data types"),
+        _named(lambda u: u.operator),
+        Column("operator", "string", of=lambda u: u.operator.name, title="label", repeats="name",
+               says="name with its data types"),
         Column("mode", "string", of=lambda u: u.mode, says="SME mode, with the vector length where "
                "there are several"),
         Column("svl_bits", "Int64", "bits", basis="per device", of=lambda u: u.svl_bits, says="streaming vector length"),
@@ -379,7 +399,7 @@ def work_section(counted: Mapping[str, ModeEvidence]) -> Section:
     lengths = {
         mode: evidence for mode, evidence in counted.items() if evidence.mode_in_force == fastest
     }
-    down = ("number", "operator", "microkernel", "k", "k_computed", "sme_macs")
+    down = ("number", "name", "operator", "microkernel", "k", "k_computed", "sme_macs")
     of_length = ("calls", "tile_use", "steps", "left_bytes", "right_bytes")
     table = WORK.of_each([lengths]).pivot(down, "mode", *of_length)
     says = (

@@ -20,7 +20,7 @@ from etprof.analysis.split.work import ProductWork, add_work
 from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count, format_duration
 from etprof.tables.kernels import work_columns
-from etprof.tables.table import Column, Table, Value, estimate
+from etprof.tables.table import Column, Table, Value, estimate, named_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +110,8 @@ def launches_text(times: PartTimes | None) -> str | None:
 
 # What the ETDump alone says.
 ROW_COLUMNS: Final = (
-    Column("label", "string", title="operator", of=_of_row(lambda r: r.label),
+    named_column(_of_row(lambda r: r.name)),
+    Column("label", "string", of=_of_row(lambda r: r.label), repeats="name",
            says="name in the ETDump, with the delegate's running number"),
     Column("operator", "string", of=_of_row(lambda r: r.base), visibility="data",
            says="the delegate's operator type, or ATen name"),
@@ -260,7 +261,8 @@ SPLIT: Final = Table(
     (
         Column("experiment", "string", visibility="several", of=lambda s: s.experiment.name,
                says="experiment of the run"),
-        Column("label", "string", title="operator", of=lambda s: s.row.label,
+        named_column(lambda s: s.row.name),
+        Column("label", "string", of=lambda s: s.row.label, repeats="name",
                says="name in the ETDump, or the overhead"),
         Column("where", "string", dropped_first=1, of=_where, says="delegate, portable or overhead"),
         Column("class", "string", of=lambda s: s.row.operator_class.finer, visibility="page",
@@ -410,7 +412,7 @@ _OF_OPERATORS: Final = {column.name: column for column in OPERATORS.columns}
 INTENSITY: Final = Table(
     "intensity",
     (
-        *(_OF_OPERATORS[name] for name in ("experiment", "number", "label", "category", "class")),
+        *(_OF_OPERATORS[name] for name in ("experiment", "number", "name", "label", "category", "class")),
         _OF_OPERATORS["macs"],
         replace(_OF_OPERATORS["moved_bytes"], title="bytes", visibility="page"),
         Column("macs_per_byte", "float64", "MACs/B", basis="per call", title="MACs per byte",

@@ -334,7 +334,7 @@ def _roof_note(assessment: Assessment, table: Table) -> str:
             "The device's limits are not drawn: no peaks were measured for it in this SME mode at "
             "these threads; `etprof calibrate --peaks` does."
         )
-    above = [str(row["label"]) for row in table.records() if row["is_above_roof"]]
+    above = [str(row["name"]) for row in table.records() if row["is_above_roof"]]
     text = (
         "Lines are the most that products and streams of copies reached on this device: level by "
         "type, sloping by size. None of them is a promise that an operator can get there."

@@ -58,6 +58,8 @@ class Column:
     """Terminals never fold its texts: people copy them."""
     dropped_first: int = 0
     """A brief table leaves the highest out first where a terminal is narrow; of equals the last."""
+    repeats: str = ""
+    """The column beside which people read nothing here where both say the same."""
     empty: str = ""
     """What people read for a text that is empty, which is not the same as missing."""
     basis: Basis = ""
@@ -121,6 +123,12 @@ def speed_up(
         return None if effect is None else float(effect.speed_up)
 
     return estimate("speed_up", "ratio", of, value, says=says, title=title)
+
+
+def named_column(of: Callable[[Any], Value] | None, *, title: str = "operator") -> Column:
+    """What a row of operators leads with: people look for their own layer."""
+    return Column("name", "string", title=title, of=of,
+                  says="the model's module and source line, else what the label says")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -292,6 +300,9 @@ class Table:
         column, values = self.columns[index], {row[index] for row in self.rows}
         if column.visibility == "several":
             return len(values - {None}) > 1
+        if column.repeats:
+            other = self._index(column.repeats)
+            return any(row[index] not in {None, row[other]} for row in self.rows) or not self.rows
         return values != {None}
 
 

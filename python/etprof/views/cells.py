@@ -92,6 +92,9 @@ def _reader(table: Table, shown_column: ShownColumn) -> Callable[[Sequence[Value
         )
     if column.unit == "ratio" and column.bounds is not None:
         return _ratio_reader(index, *(indices[name] for name in column.bounds))
+    if column.repeats:
+        other = indices[column.repeats]
+        return lambda row: _cell(column, "", None if row[index] == row[other] else row[index])
     return lambda row: (
         Cell(f"≤ {format_value(unit(row), row[step_index])}", row[index])
         if step_index is not None and is_below_step(row)

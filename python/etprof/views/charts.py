@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.split.operators import OperatorSplit
+    from etprof.analysis.split.operators import OperatorSplit, OverheadRow
     from etprof.run.directory import BlockMetrics
     from etprof.tables.table import Table, Value
 
@@ -319,7 +319,7 @@ def roofline_of(table: Table) -> View | None:
                 "y": round(290 - 270 * (y - y_min) / (y_max - y_min), 1),
                 "number": r["number"],
                 "colour": colour_of(group_of(OperatorClass(str(r["category"]), str(r["class"])))),
-                "title": f"{r['label']}: {format_number(float(r['macs_per_byte'] or 0))} MACs per byte, "
+                "title": f"{r['name']}: {format_number(float(r['macs_per_byte'] or 0))} MACs per byte, "
                 f"{format_number(float(r[height] or 0))} {unit}{_bound_text(r)}",
             }
             for r, x, y in zip(plotted, rights, ups, strict=True)
@@ -428,10 +428,15 @@ def _timeline_bars(split: OperatorSplit, scale_ns: float) -> Iterator[View]:
                 "x": f"{start / scale_ns * _CHART_WIDTH:.2f}",
                 "width": f"{times.mean_ns / scale_ns * _CHART_WIDTH:.2f}",
                 "colour": colour_of(group_of(row.operator_class)),
-                "title": f"{row.label}: {times_text}",
+                "title": f"{_located(row)}: {times_text}",
                 "outside": isinstance(row, OperatorRow) and not row.is_delegated,
             }
         start += times.mean_ns
+
+
+def _located(row: OperatorRow | OverheadRow) -> str:
+    """Names the layer, then the operator."""
+    return row.label if row.name == row.label else f"{row.name}, {row.label}"
 
 
 def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:

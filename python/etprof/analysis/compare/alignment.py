@@ -88,6 +88,11 @@ class AlignedOperator:
         bases = [sorted(row.base for row in rows) for rows in (self.before, self.after)]
         return after if bases[0] == bases[1] else f"{before} → {after}"
 
+    @property
+    def name(self) -> str:
+        """What people look for: the layer, else the label."""
+        return self.row.location or self.label
+
 
 def label_of(rows: Sequence[OperatorRow]) -> str | None:
     """Names rows that are one on the other side; None for none."""

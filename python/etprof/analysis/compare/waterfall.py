@@ -26,6 +26,13 @@ class WaterfallStep:
     kind: StepKind
     baseline_ns: float
     candidate_ns: float
+    location: str | None = None
+    """The layer that an operator is of; None where that is not known, and of others."""
+
+    @property
+    def name(self) -> str:
+        """What people look for: the layer, else the label."""
+        return self.location or self.label
 
     @property
     def delta_ns(self) -> float:
@@ -74,10 +81,9 @@ def build_waterfall(
         WaterfallStep(
             pair.label,
             "operator",
-            *(
-                times.mean_ns if times else 0.0
-                for times in (pair.baseline_times, pair.candidate_times)
-            ),
+            pair.baseline_times.mean_ns if pair.baseline_times else 0.0,
+            pair.candidate_times.mean_ns if pair.candidate_times else 0.0,
+            pair.row.location,
         )
         for pair in aligned
     ]

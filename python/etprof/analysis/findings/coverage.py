@@ -144,7 +144,7 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
         return None
     rows = [
         EvidenceRow(
-            use.operator.name,
+            subject.name_of(use.operator),
             f"{_sizes(use)}; tiles of {use.tile.rows} x {use.tile.columns}, "
             f"{format_share(tile_share([use]))} of them used; {_waste(use)}",
         )

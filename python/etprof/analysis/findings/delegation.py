@@ -93,7 +93,12 @@ def find_high_other(subject: Subject) -> Finding | None:
     if not subject.reaches(other_operators, limits.other_share) and not above:
         return None
     excess_text = f"; {format_share(excess)} more than in the reference" if above else ""
-    top = ", ".join(dict.fromkeys(detail.row.base for detail in other_operators[:3]))
+    top = ", ".join(
+        dict.fromkeys(
+            f"{detail.row.base} at {detail.name}" if detail.row.location else detail.row.base
+            for detail in other_operators[:3]
+        )
+    )
     remedy = describe_remedy(subject, other_operators)
     return Finding(
         '"Other" operators are a large part',

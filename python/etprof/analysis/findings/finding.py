@@ -18,6 +18,7 @@ from etprof.statistics.two_samples import mean_interval
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
+    from etprof.analysis.split.evidence import OperatorEvidence
     from etprof.analysis.split.operators import OperatorSplit, OperatorTimes, OverheadRow
     from etprof.run.manifest import Manifest
     from etprof.statistics.effect import Effect
@@ -211,7 +212,7 @@ class Subject:
         self, details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
     ) -> tuple[EvidenceRow, ...]:
         """Shows the first `count` operators and how many more; no time where those mean nothing."""
-        rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
+        rows = [EvidenceRow(detail.name, _figures(detail)) for detail in details[:count]]
         if remaining := details[count:]:
             time = format_duration(sum_ns(remaining)) if self.is_timed else "not shown"
             rows.append(EvidenceRow(count_of(len(remaining), "other"), time))
@@ -229,6 +230,11 @@ class Subject:
             )
             for question, category, yes in _QUESTIONS
         )
+
+    def name_of(self, operator: OperatorEvidence) -> str:
+        """Returns the layer of a counted operator, else its label."""
+        details = (detail for detail in self.details if detail.evidence is operator)
+        return next((detail.name for detail in details), operator.name)
 
     def share_of(self, details: Iterable[OperatorDetail]) -> float:
         """Share of these operators in an inference, as the tables have it."""
@@ -292,13 +298,10 @@ def slowest_first(details: Iterable[OperatorDetail]) -> list[OperatorDetail]:
 
 
 def _figures(detail: OperatorDetail) -> str:
-    times = detail.row.times
+    times, row = detail.row.times, detail.row
     figures = [format_duration(times.mean_ns)] if times else []
-    figures.append("delegated" if detail.row.is_delegated else "not delegated")
-    if detail.module_path:
-        figures.append(f"module {detail.module_path}")
-    if detail.source:
-        figures.append(detail.source)
+    figures.append("delegated" if row.is_delegated else "not delegated")
+    figures += [row.label] if row.location else []
     return ", ".join(figures)
 
 

@@ -133,7 +133,7 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
         title="A convolution is far slower than the others",
         severity="high",
         summary=(
-            f"{first.row.label} takes {format_duration(times_of(first).median_ns)}, "
+            f"{first.name} takes {format_duration(times_of(first).median_ns)}, "
             f"{format_ratio(times_of(first).median_ns / median_ns) if median_ns else ''} the median "
             f"convolution{' for its work' if by_throughput else ''}."
         ),

@@ -79,7 +79,7 @@ def find_large_layout_operator(subject: Subject) -> Finding | None:
     if not large:
         return None
     first, is_one = large[0], len(large) == 1
-    subject_text = first.row.label if is_one else count_of(len(large), "operator")
+    subject_text = first.name if is_one else count_of(len(large), "operator")
     return Finding(
         "A single operator that only moves data is slow",
         "high" if subject.reaches(large, subject.thresholds.layout_share) else "medium",
@@ -196,14 +196,12 @@ def _removable(pair: InversePair) -> tuple[Location, ...]:
 
 def _evidence(pair: InversePair, measured: dict[Location, OperatorDetail]) -> EvidenceRow:
     sides = [measured.get(location) for location in (pair.first, pair.second)]
-    names = [side.row.label if side else "not measured" for side in sides]
+    names = [side.name if side else "not measured" for side in sides]
     times = [format_duration(times_of(side).mean_ns) for side in sides if side]
-    where = next((side.module_path for side in sides if side and side.module_path), None)
     facts = [
         f"permutation {pair.permutation}",
         f"{count_of(pair.between, 'operator')} between",
         *([" + ".join(times)] if times else []),
-        *([f"module {where}"] if where else []),
         *(["others read the first one's result too"] if pair.is_shared else []),
     ]
     return EvidenceRow(" … ".join(names), ", ".join(facts))

@@ -173,7 +173,7 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
     comparison, times = compared
     if times.latency is None or times.latency.verdict != "slower":
         return None
-    changes = [(operator.aligned.row.label, operator.change) for operator in comparison.operators]
+    changes = [(operator.aligned.name, operator.change) for operator in comparison.operators]
     slower = [(label, change) for label, change in changes if change and change.delta_ns > 0]
     slower.sort(key=lambda labelled: -labelled[1].delta_ns)
     return Finding(

@@ -106,7 +106,7 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
         ),
         evidence=tuple(
             EvidenceRow(
-                operator.first.operator.name,
+                subject.name_of(operator.first.operator),
                 f"{format_count(operator.moves)} vectors moved, {format_count(operator.products)} outer "
                 f"products ({format_ratio(operator.moves / operator.products)}); "
                 f"tiles of {operator.first.tile.rows} x {operator.first.tile.columns}",
@@ -166,7 +166,7 @@ def find_repacked_weights(subject: Subject, counted: ModeEvidence) -> Finding | 
             "from others; without `force_non_static_weights_for_f32_linear`"
         ),
         evidence=tuple(
-            EvidenceRow(operator.name, f"{format_size(right)} in each inference")
+            EvidenceRow(subject.name_of(operator), f"{format_size(right)} in each inference")
             for operator, right in sorted(written.values(), key=lambda e: -e[1])[:SHOWN_ROWS]
         ),
         ruled_out=("packing while the program is loaded: these calls are of an inference",),
@@ -212,16 +212,14 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
         ),
         evidence=tuple(
             EvidenceRow(
-                operator.name,
+                operator.origin.location or operator.name,
                 f"{format_size(operator.output_bytes or 0)}, "
                 + (
                     "to a delegate"
                     if operator.delegate is None
                     else f"from delegate {operator.delegate}"
                 )
-                + (
-                    f", module {operator.origin.module_path}" if operator.origin.module_path else ""
-                ),
+                + (f", {operator.name}" if operator.origin.location else ""),
             )
             for operator in crossing[:SHOWN_ROWS]
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
@@ -58,6 +58,8 @@ class OperatorEvidence:
     """Whether its microkernels were counted; else none is known."""
     route: SmeRoute
     """Whether it ran on SME."""
+    location: str | None = None
+    """The model's module and line, where that was looked up."""
 
     @property
     def unnumbered(self) -> str:
@@ -222,6 +224,18 @@ def join_evidence(
         named = describe_operator(row.label, row.backend, mode)
         evidence.append(traced_operators.pop(0) if traced_operators else named)
     return tuple(evidence)
+
+
+def locate_operators(traced: ModeEvidence, rows: Sequence[OperatorRow]) -> ModeEvidence:
+    """Gives each operator the location of its row; the n-th of a name is the n-th row of it."""
+    locations: dict[tuple[str, bool], list[str | None]] = {}
+    for row in rows:
+        locations.setdefault((row.label, row.is_delegated), []).append(row.location)
+    operators = []
+    for operator in traced.operators:
+        of_name = locations.get((operator.name, operator.is_delegated))
+        operators.append(replace(operator, location=of_name.pop(0) if of_name else None))
+    return replace(traced, operators=tuple(operators))
 
 
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[OperatorModes, ...]:

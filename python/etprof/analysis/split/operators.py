@@ -30,7 +30,7 @@ from etprof.etdump.plausibility import LOAD_EVENTS, Role
 from etprof.statistics.two_samples import mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,6 +120,13 @@ class OperatorRow:
     """What its times are rounded down to; 0 where they are not, as on the operator clock."""
     times: OperatorTimes | None
     """None where the target proves no times."""
+    location: str | None = None
+    """The model's module and line that it comes from; None where the export does not say."""
+
+    @property
+    def name(self) -> str:
+        """What people look for: the layer, else the label."""
+        return self.location or self.label
 
     @property
     def is_delegated(self) -> bool:
@@ -134,6 +141,11 @@ class OverheadRow:
     label: str
     operator_class: OperatorClass
     times: PartTimes
+
+    @property
+    def name(self) -> str:
+        """An overhead is of no layer."""
+        return self.label
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,11 @@ class OperatorSplit:
     """Operators that the category table does not have, and events that are no operators."""
     left_out: ExcludedExecutions
     """Executions of the file that are not in here."""
+
+    def located(self, locations: Iterable[str | None]) -> OperatorSplit:
+        """Returns the same with where each row comes from."""
+        rows = zip(self.rows, locations, strict=True)
+        return replace(self, rows=tuple(replace(row, location=place) for row, place in rows))
 
     @property
     def entries(self) -> tuple[OperatorRow | OverheadRow, ...]:
