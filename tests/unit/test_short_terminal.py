@@ -289,7 +289,8 @@ DRY = {
 def documented() -> dict[str, set[str]]:
     """The fields in docs/json.md, by command."""
     found = {}
-    for line in (ROOT / "docs" / "json.md").read_text().splitlines():
+    page = (ROOT / "docs" / "json.md").read_text().partition("\n## Unit and basis")[0]
+    for line in page.splitlines():
         if line.startswith("| `"):
             _, names, fields, _ = line.split("|")
             first = re.split(r"[;:]", fields)[0]
