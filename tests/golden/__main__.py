@@ -8,6 +8,7 @@ from pathlib import Path
 
 from etprof.targets.device_lock import FOLDER_VARIABLE
 from tests.golden.columns import COLUMNS_FILE, describe_columns
+from tests.golden.exports import EXPORTS, describe_export, export_file
 from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
@@ -33,6 +34,9 @@ def main() -> None:
     for name, transcript in TRANSCRIPTS.items():
         with tempfile.TemporaryDirectory() as folder:
             texts[transcript_file(name)] = transcribe(Path(folder), transcript)
+    for name in EXPORTS:
+        with tempfile.TemporaryDirectory() as folder:
+            texts[export_file(name)] = describe_export(Path(folder), name)
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             texts |= write_reports(Path(folder), name)

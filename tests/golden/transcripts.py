@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from etprof._version import __version__
 from etprof.views.optimize import optimize_page
+from tests.golden.json_text import describe_json
 from tests.golden.runs import described, drawings, page_text, rounded, states
 from tests.golden.runs import measure as measure_all_purposes
 from tests.known_etdumps import foreign_etdump
@@ -27,7 +28,6 @@ from tests.world.spec import Failure, Noise, RunSpec
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z| UTC)?)?")
 _STAMP: Final = re.compile(r"\d{8}T\d{6}Z")
 _RUN_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
-_NUMBER: Final = re.compile(r"\[\d+\]")
 _SCRUBBED: Final = ((_MOMENT, "MOMENT"), (_STAMP, "STAMP"), (_RUN_ID, "RUN_ID"))
 _HELD_LINES: Final = 40
 """Of a trace's events: later executions are like the first ones."""
@@ -89,32 +89,7 @@ def _file_text(path: Path) -> str:
     events = document.get("traceEvents") if isinstance(document, dict) else None
     if events is not None:
         return "\n".join([f"{len(events)} events", *map(json.dumps, events[:_HELD_LINES])])
-    return "\n".join(_unrepeated(_json_lines(document, "")))
-
-
-def _json_lines(document: Any, place: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
-    """A line for each record that holds no other, and for each value beside such."""
-    if isinstance(document, dict) and any(isinstance(v, dict | list) for v in document.values()):
-        for key, value in document.items():
-            yield from _json_lines(value, f"{place}.{key}".lstrip("."))
-    elif isinstance(document, list) and any(isinstance(v, dict | list) for v in document):
-        for number, value in enumerate(document):
-            yield from _json_lines(value, f"{place}[{number}]")
-    else:
-        yield f"{place}: {json.dumps(document, ensure_ascii=False)}"
-
-
-def _unrepeated(lines: Iterable[str]) -> Iterator[str]:
-    """Leaves out versions, and what a record of a list says as the one before it does."""
-    before: dict[str, str] = {}
-    for line in lines:
-        if ".dependencies." in line:
-            continue
-        place, _, value = line.partition(": ")
-        field = _NUMBER.sub("", place)
-        if field == place or before.get(field) != value:
-            yield line
-        before[field] = value
+    return "\n".join(describe_json(document, (".dependencies.",)))
 
 
 def _write_described(folder: Path) -> None:

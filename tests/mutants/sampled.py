@@ -36,8 +36,10 @@ LAST: Final = ROOT / "build/mutants/last.json"
 """Which changes of the last run are alive, for `--again`."""
 _HASHES: Final = "files.json"
 _INTEGRATION: Final = (
-    "analyze_etrecord", "export", "export_bad_input", "export_options", "half_constants", "one_report",
-    "profile", "promises", "replicated_split", "run_config", "stranger_runs", "untimed",
+    "analyze_etrecord", "bench_command", "causes", "export", "export_bad_input", "export_golden",
+    "export_module_map", "export_options", "float_steps", "half_constants", "half_sums",
+    "llm_operators", "numerics", "one_report", "optimize", "profile", "program_rewrites",
+    "promises", "replicated_split", "rewrites", "run_config", "scopes", "stranger_runs", "untimed",
     "user_mistakes",
 )  # fmt: skip
 """Files of tests/integration that run much of the package in little time."""

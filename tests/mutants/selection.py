@@ -19,8 +19,8 @@ _RUN_APART: Final = {
     "base/guard.py": ("tests/unit/test_process.py", "tests/unit/test_leftovers.py")
 }
 """Files of which each process of their own runs the lines, where nothing is traced, and their tests."""
-_WHOLE: Final = "tests/unit/test_golden.py"
-"""Its tests hold whole outputs, so that one of them notices more than a dozen others do."""
+_WHOLE: Final = ("tests/unit/test_golden.py", "tests/integration/test_export_golden.py")
+"""Their tests hold whole outputs, so that one of them notices more than a dozen others do."""
 FIRST: Final = 12
 """Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
