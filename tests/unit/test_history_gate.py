@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from sqlalchemy import select
 
 from etprof.base.units import format_range, format_value
 from etprof.cli import main
 from etprof.history.check import CheckedMetric, CheckRequest, CheckResult, check_history
 from etprof.history.gate import Judgement
-from etprof.history.schema import DeviceCalibration, Run
+from etprof.history.schema import Acceptance, Alarm, DeviceCalibration, Run
 from etprof.history.store import Store, open_store
 from etprof.history.tables import render_check
 from etprof.statistics.runs import (
@@ -455,3 +456,92 @@ def test_json_says_what_was_adjusted(make: Make, capsys: pytest.CaptureFixture[s
     for entry in document["entries"]:
         assert 0 <= entry["judgement"]["p_value"] <= 1
         assert entry["judgement"]["smallest"] > 0.05
+
+
+def check_each(history: NoisyHistory, *factors: float, commit: str | None = "") -> list[int]:
+    """Measures and checks commits one after the other, as CI does; returns the exit codes."""
+    codes = []
+    for factor in factors:
+        history.add(factor, commit=commit)
+        codes.append(command(history, "check", "--allow-first-run"))
+    return codes
+
+
+def test_a_regression_stays_red_after_one_known_run(make: Make) -> None:
+    """C3-1: fast, slow, slow, slow ended in 0, 1, 0, 0, for the red run became the baseline."""
+    assert check_each(make(0.005), 1.0, 1.56, 1.56, 1.56) == [0, 1, 1, 1]
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int], list[float]]] = {
+    "even": lambda random, count: [math.exp(random.normal(0, 0.01)) for _ in range(count)],
+    "loud": lambda random, count: [math.exp(random.normal(0, 0.04)) for _ in range(count)],
+    "long tail": lambda random, count: [math.exp(abs(random.standard_t(3)) * 0.01) for _ in range(count)],
+    "two states": lambda random, count: [float(random.choice([1.0, 1.03])) for _ in range(count)],
+    "warming up": lambda random, count: [
+        math.exp(0.02 * i / count + random.normal(0, 0.005)) for i in range(count)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [1.05, 1.1, 1.5])
+def test_red_stays_red_however_many_runs_are_known(make: Make, kind: str, step: float) -> None:
+    """C3-1: by 1, 2, 3, 5 and 8 known runs, six slow ones after them."""
+    reds = 0
+    for known in (1, 2, 3, 5, 8):
+        random = np.random.default_rng([known, len(kind)])
+        noise = KINDS[kind](random, known + 6)
+        codes = check_each(
+            make(0.001, seed=known),
+            *noise[:known],
+            *(step * factor for factor in noise[known:]),
+        )
+        slow = codes[known:]
+        first_red = slow.index(1) if 1 in slow else len(slow)
+        assert not any(code == 0 for code in slow[first_red:]), (known, codes)
+        reds += first_red < len(slow)
+    if step == 1.5:
+        assert reds == 5
+
+
+@pytest.mark.parametrize("commit", ["f" * 40, None])
+def test_a_red_rerun_is_red_whatever_noise_does(make: Make, commit: str | None) -> None:
+    history = make(0.001)
+    noise = np.random.default_rng(3).normal(0, 0.02, 12)
+    assert 1 not in check_each(history, *(math.exp(value) for value in noise))
+    reruns = check_each(history, 1.14, 1.09, 1.1, 1.08, commit=commit)
+    assert reruns == [1, 1, 1, 1]
+
+
+def test_a_repaired_regression_is_green_again(make: Make) -> None:
+    history = make(0.005)
+    assert check_each(history, *[1.0] * 6, 1.2, 1.2) == [0] * 6 + [1, 1]
+    assert check_each(history, 1.0, 1.0) == [0, 0]
+
+
+def test_an_accepted_run_is_the_new_level_and_the_store_says_who_and_why(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = make(0.005)
+    assert check_each(history, *[1.0] * 6, 1.2) == [0] * 6 + [1]
+    assert command(history, "accept", "7") == 2
+    assert command(history, "accept", "7", "--why", "exact softmax", "--by", "Ada") == 0
+    assert check_each(history, 1.2, 1.2) == [0, 0]
+    assert check_each(history, 1.45) == [1]
+    capsys.readouterr()
+    assert command(history, "accept", "--json") == 0
+    (accepted,) = json.loads(capsys.readouterr().out)["acceptances"]
+    assert (accepted["by"], accepted["why"]) == ("Ada", "exact softmax")
+
+
+def test_alarms_and_acceptances_survive_an_export(make: Make, tmp_path: Path) -> None:
+    history = make(0.005)
+    check_each(history, *[1.0] * 6, 1.2, 1.2)
+    assert command(history, "accept", "7", "--why", "meant") == 0
+    export, copy = str(tmp_path / "all.json"), str(tmp_path / "copy.sqlite")
+    assert command(history, "export", export) == 0
+    assert main(["history", "import", export, "--store", copy]) == 0
+    with open_store(copy) as store, store.session() as session:
+        assert [alarm.metric for alarm in session.scalars(select(Alarm))] == ["latency_ns"] * 2
+        (acceptance,) = session.scalars(select(Acceptance))
+        assert acceptance.why == "meant"

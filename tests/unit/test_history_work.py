@@ -9,6 +9,7 @@ import pytest
 
 from etprof.cli import run_command_line
 from etprof.history.check import CheckRequest, check_history
+from etprof.history.exact.facts import ExactFacts, LayerWork
 from etprof.history.schema import Run, make_run, record_of
 from etprof.history.store import open_store
 from tests.known_history import START
@@ -58,13 +59,16 @@ def test_one_step_more_fails_and_has_its_operator(emulated: dict[str, Any], tmp_
     assert worse.reason == f"exact: {LINEAR} 18 → 19"
 
 
-def test_more_work_stays_more_until_no_run_of_the_window_has_less(
+def test_more_work_stays_more_until_somebody_accepts_it(
     emulated: dict[str, Any], tmp_path: Path
 ) -> None:
     runs = [made(emulated, 1), *(made(emulated, day, Linear=19) for day in range(2, 8))]
     assert checked(tmp_path, *runs).exit_code == 1
-    assert checked(tmp_path, made(emulated, 8, Linear=19)).exit_code == 1
-    assert checked(tmp_path, made(emulated, 9, Linear=19)).exit_code == 0
+    # A window of seven runs has none with less any more.
+    assert checked(tmp_path, made(emulated, 9, Linear=19)).exit_code == 1
+    store = ["--store", str(tmp_path / "history.sqlite")]
+    assert run_command_line(["history", "accept", "7", "--why", "meant", *store]) == 0
+    assert checked(tmp_path, made(emulated, 10, Linear=19)).exit_code == 0
 
 
 def test_less_is_better_and_the_same_is_the_same(emulated: dict[str, Any], tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_nobody_asked(emulated: dict[str, Any], tmp_path: Path) -> None:
 
 def test_another_vector_length_is_no_baseline(emulated: dict[str, Any], tmp_path: Path) -> None:
     result = checked(tmp_path, made(emulated, 1), made(emulated, 2, svl_bits=256, Linear=99))
-    assert not result.entries
+    assert [(entry.outcome, entry.metric) for entry in result.entries] == [("inconclusive", None)]
 
 
 def test_work_survives_an_export(emulated: dict[str, Any]) -> None:
@@ -103,3 +107,78 @@ def test_the_flag_asks_for_it(
     assert run_command_line(words) == 0
     assert run_command_line([*words, "--exact-work"]) == 1
     assert f"work_steps {LINEAR} 18 → 19" in " ".join(capsys.readouterr().out.split())
+
+
+STEM = LayerWork(layer="stem", source="net.py:13", sme_operators=1, sme_macs=442_368)
+BODY = LayerWork(layer="body", source="net.py:14", sme_operators=1, sme_macs=1_179_648)
+STEM_OFF_SME = LayerWork(layer="stem", source="net.py:13", other_operators=1, other_macs=442_368)
+SMALLER_BODY = BODY.model_copy(update={"sme_macs": 884_736})
+
+
+def placed(facts: dict[str, Any], day: int, *layers: LayerWork, **figures: int) -> Run:
+    """A run whose layers' work is known, with the work of microkernels that follows from it."""
+    run = made(facts, day)
+    macs = sum(layer.sme_macs for layer in layers)
+    kernel_work = WORK | {"macs": macs, "steps": macs // 1024}
+    run.work = {"svl_bits": 512, "operators": {CONV: kernel_work}}
+    exact_facts = ExactFacts(layers=layers, has_routes=True, delegate_calls=1, **figures)
+    run.exact_facts = exact_facts.model_dump()
+    return run
+
+
+@pytest.mark.parametrize("work", [False, True])
+def test_a_layer_that_leaves_sme_is_a_regression(
+    emulated: dict[str, Any], tmp_path: Path, work: bool
+) -> None:
+    """C3-0: `--exact-work` called it ten improvements, and the plain check saw nothing."""
+    runs = placed(emulated, 1, STEM, BODY), placed(emulated, 2, STEM_OFF_SME, BODY)
+    result = checked(tmp_path, *runs, work=work)
+    assert result.exit_code == 1
+    worse = {entry.metric: entry for entry in result.entries if entry.outcome == "regression"}
+    assert set(worse) == {"sme_operators", "sme_share"}
+    assert "stem (net.py:13) left SME" in worse["sme_operators"].reason
+    assert (worse["sme_operators"].before, worse["sme_operators"].after) == (2, 1)
+    assert not result.counts["improvement"]
+
+
+def test_a_smaller_layer_is_a_change_and_no_regression(
+    emulated: dict[str, Any], tmp_path: Path
+) -> None:
+    runs = placed(emulated, 1, STEM, BODY), placed(emulated, 2, STEM, SMALLER_BODY)
+    result = checked(tmp_path, *runs)
+    assert result.exit_code == 0
+    (macs,) = [entry for entry in result.entries if entry.metric == "model_macs"]
+    assert macs.outcome == "changed"
+    assert macs.reason == "body (net.py:14) 1,179,648 → 884,736"
+    assert not result.counts["improvement"]
+
+
+def test_less_on_sme_is_worse_where_nobody_knows_where_the_work_went(
+    emulated: dict[str, Any], tmp_path: Path
+) -> None:
+    """A store of an earlier etprof has the counts of microkernels alone."""
+    runs = placed(emulated, 1, STEM, BODY), placed(emulated, 2, STEM_OFF_SME, BODY)
+    for run in runs:
+        run.exact_facts = None
+    assert checked(tmp_path, *runs).exit_code == 1
+
+
+def test_work_that_moves_to_sme_is_no_regression(emulated: dict[str, Any], tmp_path: Path) -> None:
+    result = checked(
+        tmp_path, placed(emulated, 1, STEM_OFF_SME, BODY), placed(emulated, 2, STEM, BODY)
+    )
+    assert result.exit_code == 0
+    better = {entry.metric for entry in result.entries if entry.outcome == "improvement"}
+    assert better == {"sme_operators", "sme_share"}
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"), [(1005, "unchanged"), (1020, "regression"), (900, "improvement")]
+)
+def test_a_program_may_grow_by_its_threshold(
+    emulated: dict[str, Any], tmp_path: Path, now: int, outcome: str
+) -> None:
+    before = placed(emulated, 1, BODY, program_bytes=1000)
+    result = checked(tmp_path, before, placed(emulated, 2, BODY, program_bytes=now))
+    (size,) = [entry for entry in result.entries if entry.metric == "program_bytes"]
+    assert size.outcome == outcome

@@ -51,7 +51,7 @@ def test_history_commands_find_nothing_in_nothing(
         assert command("changes", "--metric", metric, "--fail") == 0
 
 
-def test_nothing_to_compare_has_a_code_of_its_own(
+def test_a_first_run_has_a_code_of_its_own_that_may_be_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """M3-4: "No regression" and exit code 0, where no run had a baseline."""
@@ -60,7 +60,41 @@ def test_nothing_to_compare_has_a_code_of_its_own(
         NoisyHistory(store, 0.01, series=4, metrics=METRICS).add(1.0)
     assert main(["history", "check", "--store", path, "--baseline", "window:7"]) == 9
     told = capsys.readouterr().out
-    assert told.startswith("Nothing was compared: 4 runs without a baseline of window:7")
+    assert told.startswith("First run of 4 series: nothing to compare with in window:7 yet")
+    assert main(["history", "check", "--store", path, "--allow-first-run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("baseline", "nearest"),
+    [
+        ("widnow:7", "did you mean 'window:7'?"),
+        ("branch:mian", "did you mean 'main'?"),
+        ("relase", "did you mean 'release'?"),
+        ("window:", "write window:N"),
+    ],
+)
+def test_a_baseline_that_does_not_exist_is_refused_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str, nearest: str
+) -> None:
+    """C3-2: CI took a misspelt baseline for a first run, and passed."""
+    path = str(tmp_path / "h.sqlite")
+    with open_store(path) as store:
+        history = NoisyHistory(store, 0.01)
+        history.add(1.0)
+        history.add(1.6)
+    assert main(["history", "pin", "--store", path, "release", "1"]) == 0
+    words = ["history", "check", "--store", path, "--allow-first-run"]
+    assert main([*words, "--baseline", baseline]) == 2
+    assert nearest in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_check_of_no_run_is_no_first_run(tmp_path: Path) -> None:
+    path = str(tmp_path / "h.sqlite")
+    with open_store(path) as store:
+        NoisyHistory(store, 0.01).add(1.0)
+    words = ["history", "check", "--store", path, "--allow-first-run"]
+    assert main([*words, "--model", "model9"]) == 2
+    assert main([*words, "--metric", "token_latency_ns"]) == 0
 
 
 def test_the_same_commands_find_something_in_something(tmp_path: Path) -> None:

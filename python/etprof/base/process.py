@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import shutil
@@ -307,3 +308,12 @@ def _read_status(
         return process.returncode, None
     exit_code, peak = map(int, text.split())
     return exit_code, peak * _RUSAGE_UNIT_BYTES
+
+
+def user_name() -> str:
+    """Returns the name of who runs this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may run as a number that has no name.
+        return f"user {os.getuid()}"

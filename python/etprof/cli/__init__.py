@@ -82,7 +82,7 @@ exit codes:
   6         the model cannot be exported, or its outputs are wrong
   7         a result cannot be written
   8         the history's store cannot be used
-  9         `history check`: nothing was compared
+  9         `history check`: a first run
   70        a defect of etprof, with a report
   129, 143  ended by SIGHUP or SIGTERM
   130       interrupted (Ctrl-C)

@@ -4,6 +4,8 @@
   etprof history list                 the newest runs
   etprof history show RUN             everything about one run
   etprof history check                is the newest run worse? The exit code is for CI
+  etprof history accept RUN --why TEXT
+                                      this run's level is meant, though it is worse
   etprof history pin NAME RUN         call a run a baseline; without RUN, list the baselines
   etprof history changes              where levels changed over the history
   etprof history noise                what runs of one series differ by on each device
@@ -24,7 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
-from etprof.base.text import command_line
+from etprof.base.process import user_name
+from etprof.base.text import clean, command_line
 from etprof.base.units import count_of, format_change, format_count
 from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, whole_number
 from etprof.cli.output import answer, show, show_answer, show_json
@@ -46,7 +49,9 @@ threads) with a baseline:
   branch:NAME   the runs of the newest commit on that branch
   window:N      the N runs before it on its own branch
 
-The last two leave out runs of the candidate's own commit and runs that were regressions themselves.
+The last two leave out runs of the candidate's own commit and runs that a check called worse, until
+`etprof history accept` takes them: a red build stays red when it is run again. What no noise changes
+(operators on SME, delegate calls, sizes) is compared exactly with the newest run that was not worse.
 A metric is a regression if its change is beyond the threshold and beyond what runs of its series
 differ by; false alarms are at most 5 % over all comparisons of a check. A drift is a creep over the
 newest commits that no single step shows.
@@ -54,12 +59,12 @@ newest commits that no single step shows.
 CHECK_EPILOG = """\
 exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression, a drift or a
 run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be
-used, 9 nothing was compared: no run has a baseline
+used, 9 a first run: there is nothing to compare with yet
 
 examples:
   etprof history check
   etprof history check --baseline branch:main --format markdown --out comment.md
-  etprof history check --exact-work
+  etprof history check --exact-work --allow-first-run
   etprof history check --baseline window:10 --threshold 3 --threshold load_ns=20
   etprof history check --baseline release --run out_toy_cnn/runs/linux --metric latency_ns
 """
@@ -92,11 +97,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("run_text", str, "RUN", "", {"nargs": "?"}),
         ("--remove", bool, "", "forget the baseline NAME"),
     )
+    add_flags(
+        _action(actions, "accept", _accept, "a run's level is meant, though it is worse; or list such runs"),
+        ("run_text", str, "RUN", "", {"nargs": "?"}),
+        ("--why", str, "TEXT", "the reason, which the history keeps"),
+        ("--by", str, "NAME", "who accepts it (default: the user's name)"),
+    )  # fmt: skip
     changes = _action(actions, "changes", _changes, "where levels changed", filters=True)
     add_flags(
         changes,
         ("--metric", str, "NAME", "", {"default": "latency_ns"}),
-        ("--fail", bool, "", "exit code 1 where a series' last change is for the worse and not pinned since"),
+        ("--fail", bool, "", "exit code 1 where a series' last change is for the worse and neither accepted nor pinned since"),
     )  # fmt: skip
     _action(actions, "noise", _noise, "what runs of one series differ by on each device")
     add_flags(
@@ -125,6 +136,7 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
          "check this metric only; may be given again; `all` for every metric", MANY),
         ("--exact-work", bool, "",
          "judge exact work too, by operator: one step or byte more fails; emulated runs have it"),
+        ("--allow-first-run", bool, "", "exit code 0 where there is nothing to compare with yet"),
         ("--format", FORMATS, "", "", {"default": "text"}),
         ("--out", Path, "FILE", "write there instead of printing"),
     )  # fmt: skip
@@ -239,12 +251,14 @@ def _show(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     """Judges, and prints or writes the result; returns the exit code of CHECK_EPILOG."""
     from etprof.base.atomic import write_text
-    from etprof.history.check import check_history
+    from etprof.history.check import check_history, raise_alarms
     from etprof.history.tables import brief_check, check_on_terminal, render_check
 
     request = _check_request(arguments)
     with _open(arguments) as store, store.session() as session:
         result = check_history(session, request)
+        if result.counts["regression"] or result.counts["drift"]:
+            store.write(lambda writing: raise_alarms(writing, result, datetime.now(UTC)))
     if arguments.out is not None:
         write_text(arguments.out, render_check(result, arguments.format))
     elif arguments.json or arguments.format != "text":
@@ -286,6 +300,52 @@ def _pin(arguments: argparse.Namespace) -> int:
     check = command_line("history", "check", "--baseline", name)
     message = f"{name} is now {numbers}; `{check}` compares with it"
     answer(arguments, {"baseline": name, "run_ids": runs}, listed(None, lines=[message]))
+    return 0
+
+
+def _accept(arguments: argparse.Namespace) -> int:
+    """Takes runs for what is meant from now on, or lists those that were."""
+    from etprof.history.selection import accept_runs, find_runs
+    from etprof.tables.brief import listed
+
+    text = arguments.run_text
+    if text is None:
+        return _list_acceptances(arguments)
+    why = (arguments.why or "").strip()
+    if not why:
+        command = command_line("history", "accept", text, "--why", "TEXT")
+        raise UsageError(f"why is it meant? `{command}`; the history keeps the reason")
+    acceptance = {
+        "accepted_at": datetime.now(UTC), "accepted_by": clean(arguments.by or user_name()),
+        "why": clean(why),
+    }  # fmt: skip
+
+    def accept(session: Session) -> list[int]:
+        runs = find_runs(session, text)
+        accept_runs(session, runs, acceptance)
+        return [run.id for run in runs]
+
+    with _open(arguments) as store:
+        run_ids = store.write(accept)
+    numbers = ", ".join(f"#{run_id}" for run_id in run_ids)
+    message = f"{numbers} accepted by {acceptance['accepted_by']}: later runs are compared with it"
+    answer(
+        arguments,
+        {"run_ids": run_ids, "accepted_by": acceptance["accepted_by"], "why": acceptance["why"]},
+        listed(None, lines=[message]),
+    )
+    return 0
+
+
+def _list_acceptances(arguments: argparse.Namespace) -> int:
+    from etprof.history.selection import accepted_runs
+    from etprof.history.tables import ACCEPTANCES
+    from etprof.tables.brief import listed
+
+    with _open(arguments) as store, store.session() as session:
+        missing = "No run is accepted; `etprof history accept RUN --why TEXT` accepts one"
+        accepted = ACCEPTANCES.of(accepted_runs(session))
+        answer(arguments, {"acceptances": accepted.records()}, listed(accepted, missing=missing))
     return 0
 
 
@@ -389,6 +449,7 @@ def _check_request(arguments: argparse.Namespace) -> CheckRequest:
         filters=_filters(arguments),
         metrics=metrics or CHECKED,
         work=arguments.exact_work,
+        allows_first_run=arguments.allow_first_run,
         threshold=thresholds.pop(None, None),
         thresholds={name: value for name, value in thresholds.items() if name is not None},
     )

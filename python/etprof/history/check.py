@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from sqlalchemy import select
 
-from etprof.base.units import count_of, format_count
-from etprof.history.gate import Gate, Judgement, MetricComparison, Verdict, judge_all
-from etprof.history.schema import FAILED, OperatorWork, Run, RunWork
+from etprof.base.errors import UsageError
+from etprof.base.units import count_of
+from etprof.history.exact.judging import compare_facts, compare_work, standing_run
+from etprof.history.gate import Gate, Judgement, MetricComparison, judge_all
+from etprof.history.schema import FAILED, Alarm, Run
 from etprof.history.selection import (
-    NEWEST_FIRST,
     check_baseline,
     find_runs,
     newest_of_each_series,
@@ -20,22 +21,26 @@ from etprof.history.selection import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from sqlalchemy.orm import Session
 
-Outcome = Literal["failed", "regression", "drift", "improvement", "unchanged", "inconclusive"]
+Outcome = Literal[
+    "failed", "regression", "drift", "improvement", "changed", "unchanged", "inconclusive"
+]
 
 OUTCOMES: Final[tuple[Outcome, ...]] = (
     "failed",
     "regression",
     "drift",
     "improvement",
+    "changed",
     "inconclusive",
     "unchanged",
 )
 """In order of urgency."""
-NOTHING_COMPARED: Final = 9
-"""Exit code of a check whose runs have nothing to be compared with."""
+FIRST_RUN: Final = 9
+"""Exit code of a check whose runs have nothing to be compared with yet."""
 _WORSE: Final[tuple[Outcome, ...]] = ("failed", "regression", "drift")
 CHECKED: Final = (
     "latency_ns",
@@ -47,22 +52,6 @@ CHECKED: Final = (
     "decode_tokens_per_second",
 )
 """Metrics that are judged unless others are asked for; the rest say the same once more."""
-
-
-WORK: Final[Mapping[str, tuple[str, str]]] = {
-    "calls": ("kernel_calls", "count"),
-    "macs": ("work_macs", "count"),
-    "padded_macs": ("work_padded_macs", "count"),
-    "steps": ("work_steps", "count"),
-    "bytes": ("work_bytes", "bytes"),
-    "instructions": ("instructions", "count"),
-}
-"""Each count of `OperatorWork`, with its name as a metric and its unit.
-
-The baseline is the least that any of its runs has: more stays more while one with less is in it.
-"""
-_NAMED: Final = 3
-"""Operators that a reason lists."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +69,9 @@ class CheckRequest:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """By metric, where not the common one."""
     work: bool = False
-    """Whether exact work is judged too: one step more fails."""
+    """Whether the work of microkernels is judged too: one step more fails."""
+    allows_first_run: bool = False
+    """Whether a check passes where there is nothing to compare with yet."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +88,8 @@ class CheckedMetric:
     """The baseline's value: the geometric mean of its runs; of a drift, where it begins."""
     after: float | None = None
     judgement: Judgement | None = None
+    departed: tuple[int, ...] = ()
+    """Earlier runs that are worse with it."""
 
 
 @dataclass(frozen=True)
@@ -118,21 +111,27 @@ class CheckResult:
     def exit_code(self) -> int:
         """1 when anything became worse or failed; what is inconclusive does not fail a build.
 
-        9 when nothing was compared: that is no proof that nothing became worse.
+        9 for first runs alone, unless they are allowed: that is no proof that nothing became worse.
         """
         if not self.entries:
-            return NOTHING_COMPARED
+            return 0 if self.request.allows_first_run else FIRST_RUN
         return int(any(self.counts[outcome] for outcome in _WORSE))
 
 
 def check_history(session: Session, request: CheckRequest) -> CheckResult:
-    """Judges every candidate; raises UsageError for a baseline or run that is not there."""
+    """Judges every candidate.
+
+    Raises UsageError for a baseline or run that is not there, and where nothing can be judged.
+    """
     check_baseline(session, request.baseline)
     candidates: Sequence[Run] = (
         [run for text in request.runs for run in find_runs(session, text)]
         if request.runs
         else newest_of_each_series(session, request.filters)
     )
+    if not candidates:
+        msg = "no run of this history matches; `etprof history list` shows them, `add` adds one"
+        raise UsageError(msg)
     gate = Gate(session, threshold=request.threshold, thresholds=request.thresholds)
     entries: list[CheckedMetric] = []
     compared: list[MetricComparison] = []
@@ -145,93 +144,49 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
             entries.append(_run_entry(candidate, "failed", reason))
         elif not gate.has_baseline(request.baseline, candidate):
             without_baseline.append(candidate)
-        elif not candidate.representative and not (request.work and candidate.work):
-            reason = "its target proves no times, so none are judged"
-            entries.append(_run_entry(candidate, "inconclusive", reason))
         else:
+            exact = list(_exact_entries(session, gate, request, candidate))
+            if not candidate.representative and not exact:
+                reason = "its target proves no times, so none are judged"
+                entries.append(_run_entry(candidate, "inconclusive", reason))
+            entries += exact
             compared += _comparisons(gate, request, candidate)
-        if request.work and candidate.status != FAILED and candidate.wrong_outputs is None:
-            entries += _work_entries(session, gate, request, candidate)
     pairs = zip(compared, judge_all(compared), strict=True)
     # A drift is a row of its own where there is one; the test for it counts in any case.
     entries += [_metric_entry(*pair) for pair in pairs if not pair[0].drift or pair[1].is_drift]
+    if not entries and not without_baseline:
+        msg = (
+            f"no run has {', '.join(request.metrics)}; `etprof history show RUN` lists its metrics"
+        )
+        raise UsageError(msg)
     entries.sort(key=lambda checked: OUTCOMES.index(checked.outcome))
     return CheckResult(request, tuple(entries), tuple(without_baseline))
 
 
-def _work_entries(
+def raise_alarms(session: Session, result: CheckResult, moment: datetime) -> None:
+    """Keeps what a check called worse, so that no later baseline has it before it is accepted."""
+    for checked in result.entries:
+        if checked.outcome in {"regression", "drift"} and checked.metric is not None:
+            for run_id in {checked.run.id, *checked.departed}:
+                session.merge(Alarm(run_id=run_id, metric=checked.metric, raised_at=moment))
+
+
+def _exact_entries(
     session: Session, gate: Gate, request: CheckRequest, candidate: Run
 ) -> Iterator[CheckedMetric]:
-    """What became of each count; nothing where no run of the baseline has counts."""
+    """What became of each metric without noise; nothing where no earlier run has any."""
     numbers = gate.runs_before(request.baseline, candidate)
-    now = work_of(candidate)
-    if now is None:
-        return
-    runs = session.scalars(select(Run).where(Run.id.in_(numbers)).order_by(*NEWEST_FIRST))
-    counted_runs = [(run, before) for run in runs if (before := work_of(run))]
-    # How much is computed depends on the length.
-    counted_runs = [
-        (run, before) for run, before in counted_runs if before.svl_bits == now.svl_bits
-    ]
-    for count, (metric, unit) in WORK.items():
-        comparable = counted_runs
-        if count == "instructions":
-            comparable = [
-                counted_run
-                for counted_run in counted_runs
-                if counted_run[1].has_instructions and now.has_instructions
-            ]
-        if not comparable:
-            continue
-        fewest, before = min(comparable, key=lambda counted_run: _total(counted_run[1], count))
-        judgement = _judge_work(count, before, now)
-        totals = _total(before, count), _total(now, count)
-        yield CheckedMetric(
-            judgement.verdict, candidate, (fewest,), judgement.reason, metric, unit, *totals,
-            judgement,
-        )  # fmt: skip
-
-
-def work_of(run: Run) -> RunWork | None:
-    """Returns what was counted of a run; None where nothing was."""
-    return RunWork.model_validate(run.work) if run.work else None
-
-
-def _total(work: RunWork, count: str) -> int:
-    return sum(getattr(operator, count) for operator in work.operators.values())
-
-
-def _judge_work(count: str, before: RunWork, now: RunWork) -> Judgement:
-    """Judges exactly: counts do not vary, so one more is one more."""
-    old, new = _total(before, count), _total(now, count)
-    verdict: Verdict = "unchanged"
-    if new != old:
-        verdict = "regression" if new > old else "improvement"
-    change = new / old - 1 if old else None
-    reason = (
-        f"exact: {_describe_work_difference(count, before.operators, now.operators) or 'the same'}"
-    )
-    return Judgement(verdict, change, change, change, 0.0, reason, smallest=0.0)
-
-
-def _describe_work_difference(
-    count: str, before: Mapping[str, OperatorWork], now: Mapping[str, OperatorWork]
-) -> str:
-    """Names the operators whose counts differ, the largest difference first."""
-    nothing = OperatorWork(calls=0)
-    differing = [
-        (name, old, new)
-        for name in {**before, **now}
-        if (old := getattr(before.get(name, nothing), count))
-        != (new := getattr(now.get(name, nothing), count))
-    ]
-    differing.sort(key=lambda difference: -abs(difference[2] - difference[1]))
-    texts = [
-        f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing[:_NAMED]
-    ]
-    if len(differing) > _NAMED:
-        texts.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
-    return ", ".join(texts)
+    query = select(Run).where(Run.id.in_(numbers)).order_by(Run.measured_at, Run.id)
+    runs = session.scalars(query).all()
+    accepted = gate.accepted_runs(candidate.series)
+    for compare in (compare_facts, *((compare_work,) if request.work else ())):
+        standing = standing_run(candidate, runs, compare, accepted)
+        for comparison in compare(standing, candidate) if standing else ():
+            judgement = comparison.judgement
+            yield CheckedMetric(
+                judgement.verdict, candidate, (standing,) if standing else (), judgement.reason,
+                comparison.metric, comparison.unit, comparison.before, comparison.after, judgement,
+            )  # fmt: skip
 
 
 def title_of(run: Run) -> str:
@@ -275,4 +230,5 @@ def _metric_entry(comparison: MetricComparison, judgement: Judgement) -> Checked
         before=comparison.before,
         after=comparison.after,
         judgement=judgement,
+        departed=comparison.departed,
     )

@@ -6,7 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from sqlalchemy import select
@@ -24,6 +24,8 @@ from etprof.history.schema import (
     FAILED,
     METRIC_RECORD,
     RUN_RECORD,
+    Acceptance,
+    Alarm,
     Baseline,
     Digest,
     Metric,
@@ -56,7 +58,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 _HEADER: Final = b"etprof_history"
 _ROWS: Final = 500
 """Of a Parquet file that are read at once."""
-_AS_JSON: Final = ("pins", "artefacts", "work", "categories", "raw")
+_AS_JSON: Final = ("pins", "artefacts", "work", "exact_facts", "categories", "raw")
 """Columns whose keys differ from run to run: JSON text."""
 _FAILURE: Final = "FAILURE_REPORT"
 """The metric by which ExecuTorch's own workflows report a job that failed."""
@@ -72,12 +74,32 @@ _GENERATION_NAMES: Final = {
 _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
-class PinnedRun(Record):
-    """A baseline, by the key of its run."""
+class MarkedRun(Record):
+    """A run that the store says more of, by its key."""
+
+    key: Digest
+
+
+class PinnedRun(MarkedRun):
+    """A baseline."""
 
     name: Name
-    key: Digest
     pinned_at: Moment
+
+
+class RaisedAlarm(MarkedRun):
+    """What a check called worse."""
+
+    metric: Name
+    raised_at: Moment
+
+
+class AcceptedRun(MarkedRun):
+    """A run whose level is meant."""
+
+    accepted_at: Moment
+    accepted_by: Name
+    why: Name
 
 
 class Header(Record):
@@ -86,12 +108,17 @@ class Header(Record):
     format: Literal["etprof-history"]
     schema_version: int
     baselines: tuple[PinnedRun, ...] = ()
+    alarms: tuple[RaisedAlarm, ...] = ()
+    acceptances: tuple[AcceptedRun, ...] = ()
 
 
 class _Document(Header):
     """A whole JSON export."""
 
     runs: tuple[dict[str, Any], ...] = Field(default=())
+
+
+Marked = TypeVar("Marked", bound=MarkedRun)
 
 
 @dataclass(frozen=True)
@@ -124,7 +151,13 @@ def export_runs(session: Session, path: Path, kind: str, filters: Mapping[str, s
             "]\n",
         )
         return next(counted)
-    header = Header(format=FORMAT, schema_version=SCHEMA_VERSION, baselines=_baselines(session))
+    header = Header(
+        format=FORMAT,
+        schema_version=SCHEMA_VERSION,
+        baselines=_marked_runs(session, Baseline, PinnedRun),
+        alarms=_marked_runs(session, Alarm, RaisedAlarm),
+        acceptances=_marked_runs(session, Acceptance, AcceptedRun),
+    )
     records = map(_record, runs)
     if kind == "parquet":
         _write_parquet(path, records, header.model_dump_json())
@@ -147,14 +180,23 @@ def _record(run: Run) -> Record:
         raise DamagedValueError(msg) from None
 
 
-def _baselines(session: Session) -> tuple[PinnedRun, ...]:
-    query = select(Baseline.name, Run.key, Baseline.pinned_at).join(Run, Run.id == Baseline.run_id)
-    rows = session.execute(query.order_by(Baseline.name, Run.key))
+def _marked_runs(
+    session: Session, table: type[TableBase], record: type[Marked]
+) -> tuple[Marked, ...]:
+    """Reads what a table says of runs, each by its key."""
+    query = select(table, Run.key).join(Run).order_by(Run.key)
     try:
-        return tuple(PinnedRun(name=name, key=key, pinned_at=at) for name, key, at in rows)
+        marked = [
+            record.model_validate({
+                name: fact for name, fact in {**row.facts(), "key": key}.items()
+                if name in record.model_fields
+            })
+            for row, key in session.execute(query)
+        ]  # fmt: skip
     except ValidationError as error:
-        msg = f"a baseline: {first_problem(error)}"
+        msg = f"{table.__tablename__}: {first_problem(error)}"
         raise DamagedValueError(msg) from None
+    return tuple(sorted(marked, key=repr))
 
 
 def _write_list(path: Path, opening: str, items: Iterable[object], closing: str) -> None:
@@ -208,7 +250,7 @@ def import_runs(store: Store, export: Export) -> ImportCounts:
         added += sum(result.is_new for result in results)
         duplicates += sum(not result.is_new for result in results)
     return ImportCounts(
-        added, duplicates, store.write(lambda session: _pin(session, export.header))
+        added, duplicates, store.write(lambda session: _mark(session, export.header))
     )
 
 
@@ -228,12 +270,27 @@ def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[Run]:
             raise InputFileError(msg) from None
 
 
-def _pin(session: Session, header: Header) -> int:
-    """Pins the export's baselines; names that the store uses already stay as they are."""
+def _mark(session: Session, header: Header) -> int:
+    """Takes over alarms, acceptances and baselines; returns how many runs were pinned.
+
+    Names that the store uses already stay as they are.
+    """
+    marks = (*header.alarms, *header.acceptances, *header.baselines)
+    keys = {mark.key for mark in marks}
+    runs = {
+        run.key: run
+        for batch in batches(sorted(keys))
+        for run in session.scalars(select(Run).where(Run.key.in_(batch)))
+    }
+    for table, records in ((Alarm, header.alarms), (Acceptance, header.acceptances)):
+        for record in records:
+            if record.key in runs:
+                facts = record.model_dump(exclude={"key"})
+                session.merge(table(run_id=runs[record.key].id, **facts))
     pinned_series = set(session.execute(select(Baseline.name, Baseline.series)))
     count = 0
     for pinned in header.baselines:
-        run = session.scalar(select(Run).where(Run.key == pinned.key))
+        run = runs.get(pinned.key)
         if run is None or (pinned.name, run.series) in pinned_series:
             continue
         session.add(

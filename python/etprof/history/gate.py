@@ -41,11 +41,11 @@ from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, h
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from etprof.history.run_spread import BaselineLevel
+    from etprof.history.run_spread import BaselineLevel, SeriesPoint
     from etprof.statistics.runs import Drift
     from etprof.statistics.two_samples import GroupDifference
 
-Verdict = Literal["regression", "improvement", "drift", "unchanged", "inconclusive"]
+Verdict = Literal["regression", "improvement", "drift", "changed", "unchanged", "inconclusive"]
 
 EXACT_THRESHOLD: Final = 0.01
 """Of a value that never varies, where no other is asked for."""
@@ -92,6 +92,9 @@ class MetricComparison:
     """Why nothing can be said."""
     drift: Drift | None = None
     """Set where this is the test for a drift, not for a step."""
+    departed: tuple[int, ...] = ()
+    """Earlier runs that are worse with the candidate: those from which it is not clearly back, or of a
+    drift those of its second half."""
 
     @property
     def change(self) -> float:
@@ -152,7 +155,16 @@ class Gate:
         if after is None or not before:
             return None
         level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
-        return self._compared(tuple(before), after, level)
+        comparison = self._compared(tuple(before), after, level)
+        departed = self._departed(level, after) if comparison.difference is not None else ()
+        return replace(comparison, departed=departed)
+
+    def _departed(self, level: BaselineLevel, after: Metric) -> tuple[int, ...]:
+        """The runs since which the series is worse, if the candidate does not say that it is back."""
+        departure = level.departure
+        if departure is None or departure.is_over(math.log(after.value), level.spread):
+            return ()
+        return tuple(level.departed_runs)
 
     def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
         """Returns the runs of branch:NAME or window:N, newest first."""
@@ -166,7 +178,10 @@ class Gate:
         return [points[member].run_id for member in reversed(selected)]
 
     def runs_before(self, baseline: str, candidate: Run) -> list[int]:
-        """Returns the runs of a baseline whether or not they have times, newest first."""
+        """Returns the runs that exact facts may be compared with, newest first.
+
+        A window does not end them: what became worse stays so, however long it lasts.
+        """
         if not baseline.startswith((WINDOW, BRANCH)):
             pinned = self._pinned(baseline, candidate)
             return [] if pinned is None else [pinned.id]
@@ -176,9 +191,11 @@ class Gate:
             for row in self._session.execute(statement)
             if may_be_baseline(candidate, (row.git_commit, row.git_dirty))
         ]
-        if baseline.startswith(WINDOW):
-            return [row.id for row in rows[: window_size(baseline)]]
-        return [row.id for row in rows if row.git_commit == rows[0].git_commit]
+        return [row.id for row in rows]
+
+    def accepted_runs(self, series: str) -> frozenset[int]:
+        """Returns the runs of a series whose level somebody means."""
+        return self._series.accepted_runs(series)
 
     def load(self, run_ids: Iterable[int], metric: str) -> None:
         """Reads the values of runs that were not read yet, in one statement."""
@@ -224,10 +241,7 @@ class Gate:
             return None
         values: dict[Hashable, list[float]] = {}
         for point in points:
-            has_commit = point.source[0] is not None
-            values.setdefault(point.source if has_commit else point.run_id, []).append(
-                point.log_value
-            )
+            values.setdefault(_commit_of(point), []).append(point.log_value)
         candidate_source = source_of(candidate)
         values.setdefault(
             candidate_source if candidate_source[0] is not None else candidate.id, []
@@ -236,9 +250,11 @@ class Gate:
         estimate = find_drift(logs, self._series.prior(candidate, metric))
         if estimate is None:
             return None
+        second_half = set(list(values)[-(estimate.runs // 2) :])
         return MetricComparison(
             after, (), math.exp(estimate.start), self._limit(metric, exact=False),
             estimate.total, drift=estimate,
+            departed=tuple(point.run_id for point in points if _commit_of(point) in second_half),
         )  # fmt: skip
 
     def _compared(
@@ -290,6 +306,11 @@ class Gate:
         return self._values[run.id, metric]
 
 
+def _commit_of(point: SeriesPoint) -> Hashable:
+    """What tells a run's sources from others; of unknown ones, the run itself."""
+    return point.source if point.source[0] is not None else point.run_id
+
+
 def judge_all(
     comparisons: Sequence[MetricComparison], family: int | None = None
 ) -> list[Judgement]:
@@ -318,6 +339,8 @@ def _judge(
         verdict: Verdict = "regression" if is_worse else "improvement"
     else:
         verdict = "unchanged" if -limit <= low and high <= limit else "inconclusive"
+    if comparison.departed and comparison.drift is None:
+        verdict = "regression"
     if comparison.drift is not None:
         is_drift = verdict == "regression" and comparison.drift.is_steady
         verdict = "drift" if is_drift else "inconclusive"
@@ -363,6 +386,8 @@ def _reason(comparison: MetricComparison, verdict: Verdict, change: float, *, is
         a_run = math.expm1(comparison.drift.total.change / (comparison.drift.runs - 1))
         return f"{format_change(a_run)} a run over the last {comparison.drift.runs} commits"
     difference = comparison.difference
+    if comparison.departed and not (is_real and abs(change) > comparison.threshold):
+        return f"worse since #{comparison.departed[0]}, and not clearly back"
     if verdict in ("regression", "improvement"):
         return f"beyond {limit} and beyond chance"
     if difference is not None and is_assumed(difference.spread):

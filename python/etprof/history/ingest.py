@@ -19,6 +19,7 @@ from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
+from etprof.history.exact.facts import facts_of_experiment, facts_of_program
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.accuracy import export_place
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.run_analysis import RunAnalysis
     from etprof.analysis.split.evidence import ModeEvidence
+    from etprof.history.exact.facts import ExactFacts
     from etprof.history.schema import Run
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
@@ -62,8 +64,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
         raise InputFileError(msg)
     facts = _facts(loaded, manifest, device)
     analysis, problem = _analyze(loaded)
-    categories = _categories(analysis) if analysis else {}
-    counted = _works(analysis) if analysis else {}
+    further_facts = _facts_by_experiment(analysis) if analysis else {}
     damaged = _damaged(analysis)
     raw = _raw(loaded)
     stored = []
@@ -87,9 +88,8 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "variant": _variant(manifest, experiment),
                     "wrong_outputs": _wrong_outputs(analysis.wrong if analysis else (), experiment),
                     "artefacts": _artefacts(run, manifest, experiment),
-                    "work": counted.get(experiment.name) if measured else None,
                     "metrics": _metrics(measured) if measured else (),
-                    "categories": categories.get(experiment.name, {}),
+                    **further_facts.get(experiment.name, {}),
                     "raw": raw_experiment if measured else None,
                 }
             )
@@ -396,6 +396,33 @@ def _works(analysis: RunAnalysis) -> dict[str, dict[str, Any] | None]:
     took = analysis.instructions
     return {
         experiment.name: _work(experiment.counted, took.get(experiment.name))
+        for experiment in analysis.experiments
+    }
+
+
+def _facts_by_experiment(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:
+    """What the analysis says of each experiment, by its columns."""
+    columns = {
+        "categories": _categories(analysis),
+        "work": _works(analysis),
+        "exact_facts": _exact_facts(analysis),
+    }
+    names = {name for facts in columns.values() for name in facts}
+    return {
+        name: {column: facts[name] for column, facts in columns.items() if name in facts}
+        for name in names
+    }
+
+
+def _exact_facts(analysis: RunAnalysis) -> dict[str, ExactFacts]:
+    """What no noise changes, by experiment; without a split, what the program's files say."""
+    verdicts = analysis.verdicts
+    unsplit = {
+        launches.name: facts_of_program(launches.program, verdicts)
+        for launches in analysis.loaded.others
+    }
+    return unsplit | {
+        experiment.name: facts_of_experiment(experiment, verdicts)
         for experiment in analysis.experiments
     }
 

@@ -19,11 +19,20 @@ from sqlalchemy import select
 from etprof.base.units import format_share
 from etprof.history.ingest import read_run_directory
 from etprof.history.metric_names import HEADLINE, METRICS
-from etprof.history.schema import OK, Baseline, DeviceCalibration, Metric, Run
+from etprof.history.schema import (
+    OK,
+    Acceptance,
+    Alarm,
+    Baseline,
+    DeviceCalibration,
+    Metric,
+    Run,
+)
 from etprof.history.selection import NEWEST_FIRST
 from etprof.statistics.runs import (
     LEAST_DEVIATION,
     LEAST_FREEDOM,
+    RunMarks,
     fit_prior,
     is_assumed,
     spread_of_neighbours,
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
     from etprof.history.store import Store
     from etprof.statistics.calibration import Calibration
+    from etprof.statistics.runs import Departure
 
 Known = dict[tuple[Hashable, ...], Any]
 """What was read of a store."""
@@ -72,6 +82,17 @@ class BaselineLevel:
     members: tuple[int, ...]
     """Indices of `points`."""
     spread: Spread
+    departure: Departure | None = None
+    """Newest runs that were worse, until one is clearly back; of the candidate's commit too."""
+
+    @property
+    def departed_runs(self) -> list[int]:
+        """Runs that were worse than the level, oldest first."""
+        return (
+            [self.points[index].run_id for index in self.departure.members]
+            if self.departure
+            else []
+        )
 
     @property
     def is_constant(self) -> bool:
@@ -113,12 +134,12 @@ class SeriesRuns:
     def baseline_level(
         self, run: Run, branch: str | None, metric: str, threshold: float
     ) -> BaselineLevel:
-        """Returns the runs before `run` on a branch that are not of its own sources."""
+        """Returns the level of the runs before `run` on a branch; none of its own sources is of it."""
 
         def work() -> BaselineLevel:
-            every = self.before(run, branch, metric)
-            points = [point for point in every if may_be_baseline(run, point.source)]
-            return self._level(run, points, metric, threshold)
+            points = self.before(run, branch, metric)
+            barred = [i for i, p in enumerate(points) if not may_be_baseline(run, p.source)]
+            return self._level(run, points, metric, threshold, barred)
 
         return get_or_load(self._of_runs, work, run.id, branch, metric, threshold)
 
@@ -132,18 +153,24 @@ class SeriesRuns:
         return self._level(run, max(branches, key=len, default=[]), metric, DEFAULT_THRESHOLD)
 
     def _level(
-        self, run: Run, points: Sequence[SeriesPoint], metric: str, threshold: float
-    ) -> BaselineLevel:
-        pinned = self._pins(run.series)
+        self, run: Run, points: Sequence[SeriesPoint], metric: str, threshold: float,
+        barred: Collection[int] = (),
+    ) -> BaselineLevel:  # fmt: skip
         higher = METRICS[metric].higher_is_better if metric in METRICS else False
+        accepted = self.accepted_runs(run.series)
+        alarmed = self._alarmed_runs(run.series, metric)
         level = standing_level(
             [point.log_value for point in points],
             worse=-1 if higher else 1,
             threshold=math.log1p(threshold),
             prior=self.prior(run, metric),
-            accepted={i for i, point in enumerate(points) if point.run_id in pinned},
+            marks=RunMarks(
+                accepted={i for i, point in enumerate(points) if point.run_id in accepted},
+                alarmed={i for i, point in enumerate(points) if point.run_id in alarmed},
+                barred=barred,
+            ),
         )
-        return BaselineLevel(points, level.members, level.spread)
+        return BaselineLevel(points, level.members, level.spread, level.departure)
 
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
@@ -224,9 +251,25 @@ class SeriesRuns:
             self._of_devices, lambda: _read_device(self._session, *device_metric), *device_metric
         )
 
-    def _pins(self, series: str) -> frozenset[int]:
-        query = select(Baseline.run_id).where(Baseline.series == series)
+    def accepted_runs(self, series: str) -> frozenset[int]:
+        """Returns the runs of a series whose level is meant: accepted or pinned."""
+        pinned = select(Baseline.run_id).where(Baseline.series == series)
+        accepted = select(Acceptance.run_id).join(Run).where(Run.series == series)
+        query = pinned.union(accepted)
         return get_or_load(self._of_runs, lambda: frozenset(self._session.scalars(query)), series)
+
+    def _alarmed_runs(self, series: str, metric: str) -> frozenset[int]:
+        """Returns the runs that a check called worse in a metric."""
+
+        def read() -> Mapping[str, frozenset[int]]:
+            query = select(Alarm.metric, Alarm.run_id).join(Run).where(Run.series == series)
+            by_metric: dict[str, set[int]] = {}
+            for name, run_id in self._session.execute(query):
+                by_metric.setdefault(name, set()).add(run_id)
+            return {name: frozenset(run_ids) for name, run_ids in by_metric.items()}
+
+        alarms = get_or_load(self._of_runs, read, series, "alarms")
+        return alarms.get(metric, frozenset())
 
 
 def get_or_load(cache: Known, load: Callable[[], _Kind], *key: Hashable) -> _Kind:

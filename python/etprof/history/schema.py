@@ -29,6 +29,7 @@ from etprof.history.columns import (
     TypedColumn,
     UtcDateTime,
 )
+from etprof.history.exact.facts import ExactFacts
 from etprof.targets.registry import TARGETS
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class Run(TableBase):
     a wrong answer counts."""
     work: Mapped[dict[str, Any] | None] = _fact(accepts=RunWork)
     """What was counted, by operator; None where nothing was."""
+    exact_facts: Mapped[dict[str, Any] | None] = _fact(accepts=ExactFacts)
+    """What no noise changes; NULL of runs from before schema 0006."""
     representative: Mapped[bool]
     """Whether its target proves times. One that does not has none: no row of it is written, and
     those that older stores hold are never handed out."""
@@ -275,6 +278,27 @@ class Baseline(TableBase):
     series: Mapped[str] = mapped_column(primary_key=True)
     run_id: Mapped[int] = _run_key(primary=False)
     pinned_at: Mapped[datetime]
+
+
+class Alarm(TableBase):
+    """A metric of a run that a check called worse: it is in no baseline until it is accepted."""
+
+    __tablename__ = "alarms"
+
+    run_id: Mapped[int] = _run_key()
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    raised_at: Mapped[datetime]
+
+
+class Acceptance(TableBase):
+    """A run that may be worse than those before it, because somebody says so."""
+
+    __tablename__ = "acceptances"
+
+    run_id: Mapped[int] = _run_key()
+    accepted_at: Mapped[datetime]
+    accepted_by: Mapped[str]
+    why: Mapped[str]
 
 
 class DeviceCalibration(TableBase):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Select, delete, func, select
 
 from etprof.base.errors import UsageError
-from etprof.base.text import clean, command_line
-from etprof.history.schema import FLAGS, OK, Baseline, Run
+from etprof.base.text import clean, command_line, suggest
+from etprof.history.schema import FLAGS, OK, Acceptance, Baseline, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 BRANCH: Final = "branch:"
 WINDOW: Final = "window:"
 _MOST_RUNS: Final = 100
+_SHOWN_NAMES: Final = 20
+"""Of branches and baselines, in a message."""
 _MOST_DIGITS: Final = 18
 """Of a run's number: those of a 64-bit integer."""
 NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
@@ -82,12 +84,36 @@ def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime)
     if not name or name != clean(name) or name.startswith((BRANCH, WINDOW, "-")):
         msg = f"a baseline cannot be called {name!r}; choose a plain name, such as release-1.2"
         raise UsageError(msg)
-    unfit = [run for run in runs if run.status != OK]
-    if unfit:
-        msg = f"run {unfit[0].id} failed ({unfit[0].failure}); pin one that was measured"
-        raise UsageError(msg)
+    _refuse_failed(runs)
     for run in runs:
         session.merge(Baseline(name=name, series=run.series, run_id=run.id, pinned_at=moment))
+
+
+def accept_runs(session: Session, runs: Sequence[Run], acceptance: Mapping[str, Any]) -> None:
+    """Says of runs that they may be worse than those before them: their level is meant.
+
+    Args:
+        session: One that writes.
+        runs: What is accepted.
+        acceptance: `accepted_at`, `accepted_by` and `why`.
+    """
+    _refuse_failed(runs)
+    for run in runs:
+        session.merge(Acceptance(run_id=run.id, **acceptance))
+
+
+def accepted_runs(session: Session) -> Sequence[tuple[Acceptance, Run]]:
+    """Returns every acceptance with its run, the newest first."""
+    query = select(Acceptance, Run).join(Run, Run.id == Acceptance.run_id)
+    newest_first = query.order_by(Acceptance.accepted_at.desc(), Run.id)
+    return [(acceptance, run) for acceptance, run in session.execute(newest_first)]
+
+
+def _refuse_failed(runs: Sequence[Run]) -> None:
+    unfit = [run for run in runs if run.status != OK]
+    if unfit:
+        msg = f"run {unfit[0].id} failed ({unfit[0].failure}); choose one that was measured"
+        raise UsageError(msg)
 
 
 def pinned_runs(session: Session) -> Sequence[tuple[Baseline, Run]]:
@@ -108,15 +134,19 @@ def unpin(session: Session, name: str) -> int:
 
 
 def check_baseline(session: Session, baseline: str) -> None:
-    """Raises UsageError, naming what there is, when `baseline` cannot be one."""
+    """Raises UsageError, naming the nearest there is, when `baseline` cannot be one."""
     if baseline.startswith(WINDOW):
         window_size(baseline)
     elif baseline.startswith(BRANCH):
         branch = baseline.removeprefix(BRANCH)
         if session.scalar(select(Run.id).where(Run.git_branch == branch).limit(1)) is None:
-            names = session.scalars(select(Run.git_branch).distinct().limit(20)).all()
-            branches = ", ".join(sorted(name for name in names if name)) or "none"
-            msg = f"--baseline {baseline}: no run of that branch; branches with runs: {branches}"
+            names = session.scalars(select(Run.git_branch).distinct()).all()
+            branches = sorted(name for name in names if name)
+            shown = ", ".join(branches[:_SHOWN_NAMES]) or "none"
+            msg = (
+                f"--baseline {baseline}: no run of that branch{suggest(branch, branches)}; "
+                f"branches with runs: {shown}"
+            )
             raise UsageError(msg)
     elif session.scalar(select(Baseline.name).where(Baseline.name == baseline).limit(1)) is None:
         raise UsageError(_unknown_baseline(session, baseline))
@@ -133,9 +163,12 @@ def window_size(baseline: str) -> int:
 
 def _unknown_baseline(session: Session, name: str) -> str:
     names = session.scalars(select(Baseline.name).distinct().order_by(Baseline.name)).all()
-    pinned = ", ".join(names) or "none"
+    pinned = ", ".join(names[:_SHOWN_NAMES]) or "none"
     pin = command_line("history", "pin", name, "RUN")
+    kind, separator, rest = name.partition(":")
+    kinds = [f"{prefix}{rest}" for prefix in (WINDOW, BRANCH)] if separator else []
+    meant = suggest(name, [*names, *kinds]) or suggest(kind, (WINDOW[:-1], BRANCH[:-1]))
     return (
-        f"no baseline {name} is pinned (pinned: {pinned}); `{pin}` pins one, branch:NAME and "
-        "window:N need none"
+        f"no baseline {name} is pinned{meant} (pinned: {pinned}); `{pin}` pins one, branch:NAME "
+        "and window:N need none"
     )

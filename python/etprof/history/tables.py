@@ -11,6 +11,7 @@ from rich.console import Console, Group
 
 from etprof.base.units import MISSING, count_of, format_value
 from etprof.history.check import title_of
+from etprof.history.exact.judging import EXACT_METRICS, describe_value
 from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES
@@ -44,11 +45,12 @@ _MARKS: Final = {
     "regression": "🔴 regression",
     "drift": "🔴 drift",
     "improvement": "🟢 improvement",
+    "changed": "🔵 changed",
     "inconclusive": "⚪ inconclusive",
     "unchanged": "⚪ unchanged",
 }
-_ADJECTIVES: Final = ("failed", "inconclusive", "unchanged")
-_URGENT: Final = ("failed", "regression", "drift", "improvement")
+_ADJECTIVES: Final = ("failed", "changed", "inconclusive", "unchanged")
+_URGENT: Final = ("failed", "regression", "drift", "improvement", "changed")
 
 
 def format_moment(moment: datetime) -> str:
@@ -87,6 +89,14 @@ def _columns_via(path: Callable[[Any], Any], *columns: Column) -> list[Column]:
 def _judged(name: str) -> Callable[[Any], Any]:
     """What the judgement of a comparison says; None where nothing was judged."""
     return lambda checked: getattr(checked.judgement, name, None)
+
+
+def checked_label(checked: CheckedMetric) -> str | None:
+    """Names what was judged in words; None for a whole run."""
+    if checked.metric is None:
+        return None
+    exact = EXACT_METRICS.get(checked.metric)
+    return exact.label if exact else metric_label(checked.metric)
 
 
 def _text(name: str, **options: Any) -> Column:  # noqa: ANN401
@@ -140,6 +150,15 @@ BASELINES: Final = Table(
         _text("pinned", of=lambda pair: format_moment(pair[0].pinned_at)),
     ),
 )
+ACCEPTANCES: Final = Table(
+    "history_acceptances",
+    (
+        *_columns_via(itemgetter(1), *_OF_A_RUN, _COMMIT),
+        _text("by", of=lambda pair: pair[0].accepted_by),
+        _text("accepted", of=lambda pair: format_moment(pair[0].accepted_at)),
+        _text("why", of=lambda pair: pair[0].why),
+    ),
+)
 NOISE: Final = Table(
     "history_noise",
     (
@@ -175,7 +194,7 @@ CHECK: Final = Table(
     (
         _text("verdict", of=attrgetter("outcome"), styles=_STYLES),
         _text("run", of=lambda checked: _name(checked.run)),
-        _text("metric", of=lambda checked: metric_label(checked.metric) if checked.metric else None),
+        _text("metric", of=checked_label),
         _UNIT,
         Column("before", "float64", "@unit", title="baseline", of=attrgetter("before")),
         Column("after", "float64", "@unit", title="now", of=attrgetter("after")),
@@ -275,9 +294,12 @@ def _one_line(checked: CheckedMetric) -> str:
     if checked.metric is None or checked.judgement is None:
         return f"{checked.outcome}: {checked.reason}"
     unit = checked.unit or ""
+    if checked.metric in EXACT_METRICS:
+        values = " → ".join(describe_value(unit, v) for v in (checked.before, checked.after))
+        return f"{checked.outcome}: {checked_label(checked)} {values}: {checked.reason}"
     values = f"{format_value(unit, checked.before)} → {format_value(unit, checked.after)}"
     change = format_value("change", checked.judgement.change)
-    return f"{checked.outcome}: {metric_label(checked.metric)} {values}, {change}"
+    return f"{checked.outcome}: {checked_label(checked)} {values}, {change}"
 
 
 def check_on_terminal(result: CheckResult) -> RenderableType:
@@ -285,9 +307,7 @@ def check_on_terminal(result: CheckResult) -> RenderableType:
     renderables: list[RenderableType] = []
     if result.entries:
         renderables.append(terminal_table(CHECK.of(result.entries)))
-    renderables += [
-        folded_text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline
-    ]
+    renderables += [folded_text(f"First run: {_name(s)}") for s in result.without_baseline]
     return Group(*renderables, folded_text(_headline(result), style="bold"))
 
 
@@ -301,7 +321,7 @@ def _markdown(result: CheckResult) -> str:
         summary = f"{count_of(len(unchanged), 'comparison')} without a significant change"
         lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(unchanged)]
         lines += ["</details>", ""]
-    lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
+    lines += [f"- First run: {escape(_name(s))}" for s in result.without_baseline]
     rule = (
         f"A change counts beyond {_limit_of(result) * 100:g} % (or its metric's own threshold) and "
         "beyond chance, for all comparisons of this check together; inconclusive is neither good "
@@ -363,14 +383,14 @@ def _headline(result: CheckResult) -> str:
         if count
     ]
     if not result.entries:
-        if not result.without_baseline:
-            return f"Nothing was compared with {result.request.baseline}: no run has these metrics"
-        alone = count_of(len(result.without_baseline), "run")
-        return f"Nothing was compared: {alone} without a baseline of {result.request.baseline}"
+        first_runs = count_of(len(result.without_baseline), "series", "series")
+        return (
+            f"First run of {first_runs}: nothing to compare with in {result.request.baseline} yet"
+        )
     verdict = "worse than" if result.exit_code else "no regression against"
     text = f"{verdict} {result.request.baseline}: {', '.join(outcomes)}"
     if result.without_baseline:
-        text += f"; {count_of(len(result.without_baseline), 'run')} without a baseline"
+        text += f"; first run of {count_of(len(result.without_baseline), 'series', 'series')}"
     return text[0].upper() + text[1:]
 
 

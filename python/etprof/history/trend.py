@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from etprof.history.schema import OK, Baseline, Metric, Run
+from etprof.history.schema import OK, Acceptance, Baseline, Metric, Run
 from etprof.history.selection import newest_of_each_series
 from etprof.statistics.change_points import MOST_OF_A_LEVEL, find_change_points, step_in_doubt
 
@@ -125,15 +125,16 @@ def _describe(
 def standing_regressions(session: Session, changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Those of the changes that made a series worse, were its last, and are not meant.
 
-    A level is meant where a run of it is pinned.
+    A level is meant where a run of it is accepted or pinned.
     """
     last = {change.run.series: change for change in changes}
-    pins = select(Run.series, Run.measured_at).join(Baseline, Baseline.run_id == Run.id)
-    pinned: dict[str, datetime] = {}
-    for series, moment in session.execute(pins.where(Run.series.in_(last))):
-        pinned[series] = max(moment, pinned.get(series, moment))
+    runs = select(Run.series, Run.measured_at).where(Run.series.in_(last))
+    meant: dict[str, datetime] = {}
+    for table in (Baseline, Acceptance):
+        for series, moment in session.execute(runs.join(table, table.run_id == Run.id)):
+            meant[series] = max(moment, meant.get(series, moment))
     return [
         change
         for series, change in last.items()
-        if change.is_worse and not (series in pinned and pinned[series] >= change.run.measured_at)
+        if change.is_worse and not (series in meant and meant[series] >= change.run.measured_at)
     ]

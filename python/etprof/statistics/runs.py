@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.summary import robust_spread
 from etprof.statistics.two_samples import (
     GroupDifference,
@@ -162,6 +163,40 @@ def error_of_departure(spread: Spread, runs: int) -> float:
 
 
 @dataclass(frozen=True)
+class Departure:
+    """Runs that a check called worse than their level, and that nobody accepted since."""
+
+    members: tuple[int, ...]
+    """Indices of these runs, oldest first."""
+    middle: float
+    """Mean of their values."""
+    level: float
+    """Where the level stood before."""
+    tolerance: float
+    """By how much a run may be worse than the level and be of it for certain, in log units."""
+    returning: int = 0
+    """How many runs in a row came near the level since, without being clearly back."""
+
+    def is_near_level(self, value: float) -> bool:
+        """Whether a value lies within the tolerance, and on the level's side of the middle."""
+        distance = self.middle - self.level
+        worse = math.copysign(1, distance) * (value - self.level)
+        return worse < min(abs(distance) / 2, self.tolerance)
+
+    def is_over(self, value: float, spread: Spread) -> bool:
+        """Whether a run says that its series is back.
+
+        Either it is better than the departed runs beyond chance, or it is the third in a row that
+        lies near the level.
+        """
+        if not self.is_near_level(value):
+            return False
+        share = CONFIDENCE if is_assumed(spread) else _BELONGING
+        reach = t_quantile(spread.freedom, share) * error_of_departure(spread, len(self.members))
+        return abs(value - self.middle) > reach or self.returning + 1 >= LEAST_RUNS
+
+
+@dataclass(frozen=True)
 class Level:
     """Where a series stands, and how much its runs vary."""
 
@@ -169,6 +204,20 @@ class Level:
     """Indices of the runs of this level, oldest first."""
     spread: Spread
     """Of one run, from this level and those before, moderated by the device's prior."""
+    departure: Departure | None = None
+    """None unless newest runs were called worse."""
+
+
+@dataclass(frozen=True)
+class RunMarks:
+    """What else is known of a series' runs, by their indices."""
+
+    accepted: Collection[int] = ()
+    """They begin a level of their own, if they are worse."""
+    alarmed: Collection[int] = ()
+    """A check called them worse."""
+    barred: Collection[int] = ()
+    """They are never of the level, as those of the candidate's own commit."""
 
 
 def standing_level(
@@ -177,53 +226,91 @@ def standing_level(
     worse: int,
     threshold: float,
     prior: Spread | None = None,
-    accepted: Collection[int] = (),
+    marks: RunMarks = RunMarks(),
 ) -> Level:
     """Goes through a series in order of time and says which runs are of the level that stands.
 
-    A run beyond `threshold` (log units) and beyond chance is kept out of it. Where it is better
-    (against the sign of `worse`), three in a row are the new level; where it is worse, it never
-    becomes one, or a lasting regression would be its own baseline, unless its index is in
-    `accepted`. The first three runs are taken as they are.
+    A run beyond `threshold` (log units) and beyond chance is kept out of it, and so is what a check
+    called worse. Where it is better, three in a row are the new level. Where it is worse, it never
+    becomes one unless it is accepted, or a lasting regression would be its own baseline.
+
+    Args:
+        logs: The series' log values, oldest first.
+        worse: The sign of a change for the worse.
+        threshold: The smallest change that matters.
+        prior: What the other series of the device vary by.
+        marks: What else is known of the runs.
     """
-    walk = _LevelWalk(prior)
-    better: list[int] = []
+    walk = _LevelWalk(prior, worse, threshold, marks)
     for index, value in enumerate(logs):
-        side = walk.side(value, threshold)
-        if side == 0:
-            walk.take(index, value)
-            better = []
-        elif side == -worse:
-            better.append(index)
-            if len(better) == LEAST_RUNS:
-                walk.begin_level()
-                for member in better:
-                    walk.take(member, logs[member])
-                better = []
-        elif index in accepted:
-            walk.begin_level()
-            walk.take(index, value)
-            better = []
-    return Level(tuple(walk.members), moderated(*walk.variation(), prior))
+        walk.visit(index, value)
+    spread = moderated(*walk.variation(), prior)
+    return Level(tuple(walk.members), spread, walk.departure)
 
 
 class _LevelWalk:
     """The runs of the level so far, and how much those before varied."""
 
-    def __init__(self, prior: Spread | None) -> None:
-        self._prior = prior
+    def __init__(self, prior: Spread | None, worse: int, threshold: float, marks: RunMarks) -> None:
+        self._prior, self._worse, self._threshold, self._marks = prior, worse, threshold, marks
         self.members: list[int] = []
+        self.departure: Departure | None = None
         self._values: deque[float] = deque(maxlen=_SPREAD_RUNS)
         self._before = (0.0, 0.0)
+        self._better: list[tuple[int, float]] = []
 
-    def begin_level(self) -> None:
+    def visit(self, index: int, value: float) -> None:
+        """Takes a run into the level, or keeps it out."""
+        side, is_alarmed = self._side(value), index in self._marks.alarmed
+        if index in self._marks.accepted and (is_alarmed or side == self._worse):
+            self._begin_level([(index, value)])
+        elif is_alarmed and self._values:
+            self._better = []
+            self._depart(index, value)
+        elif index in self._marks.barred or side == self._worse:
+            return
+        elif side == -self._worse:
+            self._better.append((index, value))
+            if len(self._better) == LEAST_RUNS:
+                self._begin_level(self._better)
+        elif self._is_back(value):
+            self._take(index, value)
+
+    def _is_back(self, value: float) -> bool:
+        """Whether a run of the level may be taken for one, after others that were worse."""
+        self._better = []
+        departure = self.departure
+        if departure is None:
+            return True
+        if departure.is_over(value, moderated(*self.variation(), self._prior)):
+            self.departure = None
+            return True
+        returning = departure.returning + 1 if departure.is_near_level(value) else 0
+        self.departure = replace(departure, returning=returning)
+        return False
+
+    def _depart(self, index: int, value: float) -> None:
+        newest = self._newest()
+        members = (*(self.departure.members if self.departure else ()), index)
+        before = self.departure.middle * (len(members) - 1) if self.departure else 0.0
+        level = math.fsum(newest) / len(newest)
+        middle = (before + value) / len(members)
+        self.departure = Departure(members, middle, level, self._threshold / 2)
+
+    def _begin_level(self, runs: Sequence[tuple[int, float]]) -> None:
         self._before = self.variation()
         self.members.clear()
         self._values.clear()
+        self._better, self.departure = [], None
+        for index, value in runs:
+            self._take(index, value)
 
-    def take(self, index: int, value: float) -> None:
+    def _take(self, index: int, value: float) -> None:
         self.members.append(index)
         self._values.append(value)
+
+    def _newest(self) -> list[float]:
+        return list(self._values)[-_LEVEL_RUNS:]
 
     def variation(self) -> tuple[float, float]:
         """Sum of squared deviations from their level, and its degrees of freedom."""
@@ -239,13 +326,13 @@ class _LevelWalk:
             squares * carried_freedom / freedom if freedom else 0.0
         ), count - 1 + carried_freedom
 
-    def side(self, value: float, threshold: float) -> int:
+    def _side(self, value: float) -> int:
         """0 where the value is of the level, else the sign of its departure."""
-        if not self.members or (len(self._values) < LEAST_RUNS and not self._before[1]):
+        newest = self._newest()
+        if not newest:
             return 0
-        newest = list(self._values)[-_LEVEL_RUNS:]
         shift = value - math.fsum(newest) / len(newest)
-        if abs(shift) <= threshold:
+        if abs(shift) <= self._threshold:
             return 0
         spread = moderated(*self.variation(), self._prior)
         reach = t_quantile(spread.freedom, _BELONGING) * error_of_departure(spread, len(newest))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import getpass
 import os
 import platform
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import OutputError, TargetError
-from etprof.base.process import sharing
+from etprof.base.process import sharing, user_name
 from etprof.base.text import clean
 from etprof.targets.leftovers import find_lost, holder_of, kill_group
 
@@ -165,15 +164,7 @@ def _describe_this_process() -> str:
     is_module = program.stem == "__main__"
     command = " ".join([program.parent.name if is_module else program.name, *sys.argv[1:2]])
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{command} (process {os.getpid()} of {_user()}, since {since})"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A container may run as a number that has no name.
-        return f"user {os.getuid()}"
+    return f"{command} (process {os.getpid()} of {user_name()}, since {since})"
 
 
 def _sign(descriptor: int, text: str) -> None:

@@ -202,8 +202,8 @@ def test_the_first_run_has_nothing_to_be_compared_with(history: History) -> None
     history.add()
     code, text = history.command("check", "--baseline", "window:3", "--full")
     assert code == 9
-    assert "Nothing to compare with: #1 toy_cnn" in text
-    assert "Nothing was compared: 1 run without a baseline of window:3" in text
+    assert "First run: #1 toy_cnn" in text
+    assert "First run of 1 series: nothing to compare with in window:3 yet" in text
 
 
 def test_the_noise_floor_of_the_device_counts(history: History) -> None:

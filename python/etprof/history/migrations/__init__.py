@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """The newest revision, as `versions` ends in; a test compares."""
 _ADVISORY_LOCK: Final = 0x6574_7072_6F66
 """The bytes of "etprof": PostgreSQL's lock that openers of a store take in turn."""

@@ -1,0 +1,364 @@
+"""Judges what never varies: each metric with the side that is better, and the layers that changed.
+
+Work that leaves SME makes most counts smaller, so a fall alone proves nothing. What is judged is
+where the model's own work went: a metric of what is on SME becomes worse where more is off SME than
+before, and only changes where the model itself has become another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from etprof.base.units import count_of, format_change, format_count, format_value
+from etprof.history.exact.facts import ExactFacts, LayerWork
+from etprof.history.gate import EXACT_THRESHOLD, Judgement, Verdict
+from etprof.history.schema import OperatorWork, Run, RunWork
+
+Direction = Literal["more", "fewer", "neither"]
+_NAMED: Final = 3
+"""Layers or operators that a reason lists."""
+_OUTPUT_TOLERANCE_DB: Final = 3.0
+"""Twice the error power: retrained weights alone move the distance by less."""
+
+
+@dataclass(frozen=True)
+class ExactMetric:
+    """One metric without noise, and which way is better."""
+
+    label: str
+    unit: str
+    better: Direction
+    value_of: Callable[[ExactFacts], float | None]
+    counterpart: Callable[[ExactFacts], float] | None = None
+    """What grows where work that this metric counts goes elsewhere."""
+    describe_layer: Callable[[LayerWork, LayerWork], str] | None = None
+    """What became of a layer; empty for nothing."""
+    tolerance: Callable[[float], float] = lambda _: 0.0
+    """The change that is none, by the value before."""
+
+
+def _sum_of(name: str) -> Callable[[ExactFacts], float]:
+    return lambda facts: sum(getattr(layer, name) for layer in facts.layers)
+
+
+def _of_routes(value_of: Callable[[ExactFacts], float]) -> Callable[[ExactFacts], float | None]:
+    return lambda facts: value_of(facts) if facts.has_routes and facts.layers else None
+
+
+def _sme_share(facts: ExactFacts) -> float:
+    macs = sum(layer.macs for layer in facts.layers)
+    return sum(layer.sme_macs for layer in facts.layers) / macs if macs else 0.0
+
+
+def _model_macs(facts: ExactFacts) -> float | None:
+    return sum(layer.macs for layer in facts.layers) if facts.layers else None
+
+
+def _describe_route(before: LayerWork, now: LayerWork) -> str:
+    """Says which way a layer's products went."""
+    left = before.sme_operators - now.sme_operators
+    if left > 0 and now.other_operators > before.other_operators:
+        return f"left SME with {format_count(now.other_macs)} multiply-accumulates"
+    if left < 0 and now.other_operators < before.other_operators:
+        return f"runs on SME now, {format_count(now.sme_macs)} multiply-accumulates"
+    if now.other_macs != before.other_macs:
+        return f"off SME {format_count(before.other_macs)} → {format_count(now.other_macs)}"
+    if now.sme_macs != before.sme_macs:
+        return f"on SME {format_count(before.sme_macs)} → {format_count(now.sme_macs)}"
+    return ""
+
+
+def _describe_macs(before: LayerWork, now: LayerWork) -> str:
+    if now.macs == before.macs:
+        return ""
+    return f"{format_count(before.macs)} → {format_count(now.macs)}"
+
+
+def _describe_outside(before: LayerWork, now: LayerWork) -> str:
+    if now.outside == before.outside:
+        return ""
+    return f"{format_count(before.outside)} → {format_count(now.outside)} outside"
+
+
+def _of_size(value: float) -> float:
+    return EXACT_THRESHOLD * value
+
+
+EXACT_METRICS: Final[Mapping[str, ExactMetric]] = {
+    "sme_operators": ExactMetric(
+        "Operators on SME", "count", "more", _of_routes(_sum_of("sme_operators")),
+        _sum_of("other_operators"), _describe_route,
+    ),
+    "sme_share": ExactMetric(
+        "Share of work on SME", "share", "more", _of_routes(_sme_share),
+        _sum_of("other_macs"), _describe_route,
+    ),
+    "model_macs": ExactMetric(
+        "Multiply-accumulates of the model", "count", "neither", _model_macs,
+        describe_layer=_describe_macs,
+    ),
+    "delegate_calls": ExactMetric(
+        "Delegate calls", "count", "fewer", lambda facts: facts.delegate_calls,
+        describe_layer=_describe_outside,
+    ),
+    "operators_outside": ExactMetric(
+        "Operators outside delegates", "count", "fewer", lambda facts: facts.operators_outside,
+        describe_layer=_describe_outside,
+    ),
+    "program_bytes": ExactMetric(
+        "Program", "bytes", "fewer", lambda facts: facts.program_bytes, tolerance=_of_size
+    ),
+    "planned_bytes": ExactMetric(
+        "Planned memory", "bytes", "fewer", lambda facts: facts.planned_bytes, tolerance=_of_size
+    ),
+    "output_db": ExactMetric(
+        "Outputs against float32", "dB", "more", lambda facts: facts.output_db,
+        tolerance=lambda _: _OUTPUT_TOLERANCE_DB,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WorkCount:
+    """One count of `OperatorWork` as a metric; more is worse in all of them."""
+
+    name: str
+    unit: str
+    is_of_sme: bool = True
+    """Whether it is zero for an operator that leaves SME."""
+
+
+WORK: Final[Mapping[str, WorkCount]] = {
+    "calls": WorkCount("kernel_calls", "count"),
+    "macs": WorkCount("work_macs", "count"),
+    "padded_macs": WorkCount("work_padded_macs", "count"),
+    "steps": WorkCount("work_steps", "count"),
+    "bytes": WorkCount("work_bytes", "bytes"),
+    "instructions": WorkCount("instructions", "count", is_of_sme=False),
+}
+
+
+@dataclass(frozen=True)
+class ExactComparison:
+    """One exact metric of a run beside another's."""
+
+    metric: str
+    unit: str
+    before: float
+    after: float
+    judgement: Judgement
+
+
+def facts_of(run: Run) -> ExactFacts | None:
+    """Returns a run's exact facts; None of a run from before they were kept."""
+    return ExactFacts.model_validate(run.exact_facts) if run.exact_facts else None
+
+
+def work_of(run: Run) -> RunWork | None:
+    """Returns what was counted of a run; None where nothing was."""
+    return RunWork.model_validate(run.work) if run.work else None
+
+
+def compare_facts(before: Run, now: Run) -> list[ExactComparison]:
+    """Judges every exact metric that both runs have."""
+    old, new = facts_of(before), facts_of(now)
+    if old is None or new is None:
+        return []
+    return [
+        comparison
+        for name, metric in EXACT_METRICS.items()
+        if (comparison := _compare(name, metric, old, new)) is not None
+    ]
+
+
+def _compare(
+    name: str, metric: ExactMetric, old: ExactFacts, new: ExactFacts
+) -> ExactComparison | None:
+    before, after = metric.value_of(old), metric.value_of(new)
+    if before is None or after is None:
+        return None
+    verdict = _verdict(metric, old, new, after - before, metric.tolerance(before))
+    reason = "the same" if after == before else _describe_change(metric, old, new, verdict)
+    return ExactComparison(
+        name, metric.unit, before, after, _exact_judgement(verdict, before, after, reason)
+    )
+
+
+def _verdict(
+    metric: ExactMetric, old: ExactFacts, new: ExactFacts, change: float, tolerance: float
+) -> Verdict:
+    """Says which side a change is on; `changed` where the model itself is another."""
+    counterpart = metric.counterpart
+    elsewhere = counterpart(new) - counterpart(old) if counterpart else 0.0
+    if abs(change) <= tolerance:
+        return "unchanged"
+    if metric.better == "neither":
+        return "changed"
+    is_better = (change > 0) == (metric.better == "more")
+    if counterpart is not None and (elsewhere >= 0 if is_better else elsewhere <= 0):
+        return "changed"
+    return "improvement" if is_better else "regression"
+
+
+def _describe_change(
+    metric: ExactMetric, old: ExactFacts, new: ExactFacts, verdict: Verdict
+) -> str:
+    """Names the layers that changed, the largest first, else why the verdict is this one."""
+    texts = describe_layers(metric, old, new)
+    if texts:
+        return ", ".join(texts[:_NAMED]) + (
+            f", and {count_of(len(texts) - _NAMED, 'layer')} more" if len(texts) > _NAMED else ""
+        )
+    return "within the tolerance" if verdict == "unchanged" else "another value"
+
+
+def describe_layers(metric: ExactMetric, old: ExactFacts, new: ExactFacts) -> list[str]:
+    """Returns what became of each layer that changed, the one with most work first."""
+    if metric.describe_layer is None:
+        return []
+    before, now = _by_layer(old), _by_layer(new)
+    changed: list[tuple[int, str]] = []
+    for key in {**now, **before}:
+        first, second = before.get(key, LayerWork()), now.get(key, LayerWork())
+        text = metric.describe_layer(first, second)
+        if text:
+            title = (now.get(key) or first).title
+            changed.append((max(first.macs, second.macs), f"{title} {text}"))
+    return [text for _, text in sorted(changed, key=lambda layer: -layer[0])]
+
+
+def _by_layer(facts: ExactFacts) -> dict[str, LayerWork]:
+    """The work by module, whose line may have moved; of what is of no module, by line."""
+    layers: dict[str, LayerWork] = {}
+    for work in facts.layers:
+        key = work.layer or work.source
+        same = layers.get(key)
+        layers[key] = work if same is None else work.model_copy(
+            update={
+                name: getattr(same, name) + getattr(work, name)
+                for name in LayerWork.model_fields
+                if name not in {"layer", "source"}
+            }
+        )  # fmt: skip
+    return layers
+
+
+def compare_work(before: Run, now: Run) -> list[ExactComparison]:
+    """Judges every count of microkernels' work that both runs have at one vector length."""
+    old, new = work_of(before), work_of(now)
+    # How much is computed depends on the length.
+    if old is None or new is None or old.svl_bits != new.svl_bits:
+        return []
+    has_instructions = old.has_instructions and new.has_instructions
+    knows_layers = facts_of(before) is not None and facts_of(now) is not None
+    return [
+        _compare_work(field, count, old, new, knows_layers=knows_layers)
+        for field, count in WORK.items()
+        if has_instructions or field != "instructions"
+    ]
+
+
+def _compare_work(
+    field: str, count: WorkCount, old: RunWork, new: RunWork, *, knows_layers: bool
+) -> ExactComparison:
+    """Judges one count: one more is worse, one fewer is better, if the same products are on SME."""
+    before, after = _total(old, field), _total(new, field)
+    on_sme = _total(new, "macs") - _total(old, "macs")
+    verdict: Verdict = "unchanged"
+    if after != before:
+        verdict = "regression" if after > before else "improvement"
+        if on_sme and (count.is_of_sme or verdict == "improvement"):
+            # Less on SME is worse where nobody knows that the model itself has less of it.
+            verdict = "changed" if knows_layers or on_sme > 0 else "regression"
+    differences = _describe_operators(field, old.operators, new.operators)
+    return ExactComparison(
+        count.name, count.unit, before, after,
+        _exact_judgement(verdict, before, after, f"exact: {differences or 'the same'}"),
+    )  # fmt: skip
+
+
+def _total(work: RunWork, field: str) -> int:
+    return sum(getattr(operator, field) for operator in work.operators.values())
+
+
+def _describe_operators(
+    field: str, before: Mapping[str, OperatorWork], now: Mapping[str, OperatorWork]
+) -> str:
+    """Names the operators whose counts differ, the largest difference first."""
+    nothing = OperatorWork(calls=0)
+    differing = [
+        (name, old, new)
+        for name in {**before, **now}
+        if (old := getattr(before.get(name, nothing), field))
+        != (new := getattr(now.get(name, nothing), field))
+    ]
+    differing.sort(key=lambda difference: -abs(difference[2] - difference[1]))
+    texts = [
+        f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing[:_NAMED]
+    ]
+    if len(differing) > _NAMED:
+        texts.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
+    return ", ".join(texts)
+
+
+def _exact_judgement(verdict: Verdict, before: float, after: float, reason: str) -> Judgement:
+    change = after / before - 1 if before else None
+    return Judgement(verdict, change, change, change, 0.0, reason, smallest=0.0)
+
+
+def standing_run(
+    candidate: Run,
+    runs: Sequence[Run],
+    compare: Callable[[Run, Run], list[ExactComparison]],
+    accepted: frozenset[int],
+) -> Run | None:
+    """Returns the newest run that is comparable with the candidate and not worse than those before.
+
+    A run that was worse stands for nothing until somebody accepts it.
+
+    Args:
+        candidate: The run that is to be judged.
+        runs: Earlier runs of its series, oldest first.
+        compare: What judges a run against another.
+        accepted: Runs that stand however they compare.
+    """
+    known_metrics = [len(compare(run, candidate)) for run in runs]
+    most_metrics = max(known_metrics, default=0)
+    standing: Run | None = None
+    for run, count in zip(runs, known_metrics, strict=True):
+        if count == 0 or count < most_metrics:
+            continue
+        if (
+            standing is None
+            or run.id in accepted
+            or _has_same_facts(standing, run)
+            or not is_worse(compare(standing, run))
+        ):
+            standing = run
+    return standing
+
+
+def _has_same_facts(first: Run, second: Run) -> bool:
+    """Whether nothing exact differs, told without reading it."""
+    return first.exact_facts == second.exact_facts and first.work == second.work
+
+
+def is_worse(comparisons: Sequence[ExactComparison]) -> bool:
+    """Whether any metric is a regression."""
+    return any(comparison.judgement.verdict == "regression" for comparison in comparisons)
+
+
+def describe_value(unit: str, value: float | None) -> str:
+    """Formats a value as exactly as it was compared."""
+    return format_count(value) if unit == "bytes" else format_value(unit, value)
+
+
+def describe_step(comparison: ExactComparison) -> str:
+    """Writes both values, with their change where there is one."""
+    change = comparison.judgement.change
+    values = " → ".join(
+        describe_value(comparison.unit, value) for value in (comparison.before, comparison.after)
+    )
+    return f"{values}, {format_change(change)}" if change else values
