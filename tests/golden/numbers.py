@@ -72,6 +72,12 @@ _PAIRS: Final = (
     ("two", "two"), ("three", "three"), ("five", "ten"), ("six", "six"), ("ten", "twenty"),
     ("twenty", "step"), ("ties", "equal"), ("ten", "outlier"), ("states", "step"), ("drift", "drift"),
 )  # fmt: skip
+
+
+def _logs(series: Sequence[float]) -> list[float]:
+    return [float(value) for value in np.log(series)]
+
+
 _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
     "summarise": summary.summarise,
     "two_states": summary.two_states,
@@ -86,17 +92,17 @@ _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
     "mean_interval": two_samples.mean_interval,
     "mean_interval with prior": lambda s: two_samples.mean_interval(s, prior=_PRIOR),
     "mean_p_value": lambda s: two_samples.mean_p_value([v - 100.0 for v in s]),
-    "spread_of_neighbours": lambda s: runs.spread_of_neighbours(np.log(s)),
-    "find_drift": lambda s: runs.find_drift(np.log(s)),
-    "find_drift with prior": lambda s: runs.find_drift(np.log(s), _PRIOR),
-    "standing_level up": lambda s: runs.standing_level(np.log(s), worse=1, threshold=0.02),
+    "spread_of_neighbours": lambda s: runs.spread_of_neighbours(_logs(s)),
+    "find_drift": lambda s: runs.find_drift(_logs(s)),
+    "find_drift with prior": lambda s: runs.find_drift(_logs(s), _PRIOR),
+    "standing_level up": lambda s: runs.standing_level(_logs(s), worse=1, threshold=0.02),
     "standing_level down": lambda s: runs.standing_level(
-        np.log(s), worse=-1, threshold=0.01, prior=_PRIOR
+        _logs(s), worse=-1, threshold=0.01, prior=_PRIOR
     ),
     "standing_level accepted": lambda s: runs.standing_level(
-        np.log(s), worse=1, threshold=0.02, accepted=(12,)
+        _logs(s), worse=1, threshold=0.02, marks=runs.RunMarks(accepted=frozenset({12}))
     ),
-    "departure": lambda s: runs.departure(np.log(s), np.log(105.0), _PRIOR),
+    "departure": lambda s: runs.departure(_logs(s), np.log(105.0), _PRIOR),
     "find_change_points": change_points.find_change_points,
     "find_change_points of 10 %": lambda s: change_points.find_change_points(
         s, minimum_change=0.1
@@ -123,12 +129,16 @@ _BY_PAIR: Final[Mapping[str, Callable[[Sequence[float], Sequence[float]], Any]]]
     "difference of groups, 90 %": lambda a, b: two_samples.difference_of_groups(
         a, b, prior=Spread(2.0, 4.0), confidence=0.9
     ),
-    "pooled_spread": lambda a, b: two_samples.pooled_spread([np.log(a), np.log(b)]),
+    "pooled_spread": lambda a, b: two_samples.pooled_spread([_logs(a), _logs(b)]),
     "calibrate": lambda a, b: calibration.calibrate(
         [(a[: len(b)], b[: len(a)]), (b[: len(a)], a[: len(b)])], pairs=4
     ),
     "fit_prior": lambda a, b: runs.fit_prior(
-        [Spread(np.std(a) / 100, 3), Spread(np.std(b) / 100 + 0.01, 5), Spread(0.05, 8)]
+        [
+            Spread(float(np.std(a)) / 100, 3),
+            Spread(float(np.std(b)) / 100 + 0.01, 5),
+            Spread(0.05, 8),
+        ]
     ),
     "compare": lambda a, b: likeness.compare(
         0, _matrix(a, b), _matrix(a, tuple(v + 0.5 * (i % 2) for i, v in enumerate(b))), 2

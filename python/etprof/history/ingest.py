@@ -402,7 +402,7 @@ def _works(analysis: RunAnalysis) -> dict[str, dict[str, Any] | None]:
 
 def _facts_by_experiment(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:
     """What the analysis says of each experiment, by its columns."""
-    columns = {
+    columns: dict[str, Mapping[str, Any]] = {
         "categories": _categories(analysis),
         "work": _works(analysis),
         "exact_facts": _exact_facts(analysis),

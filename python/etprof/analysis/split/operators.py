@@ -44,8 +44,7 @@ CALLS: Final = (Role.EXECUTE, Role.DELEGATE_CALL, Role.OPERATOR_CALL)
 GROUPS: Final = (*CATEGORIES, OVERHEAD)
 _MOST_DURATIONS: Final = 1 << 18
 """Different durations of all operators that are counted apart: 60 MB while they are added up. Where
-there are more, as with calls in ns, the steps between them are coarser: medians of 70 operators that
-vary by 5 % were off by 0.003 %, those of 1000 that vary by half by 0.3 %."""
+there are more, steps are coarser: medians of 1000 operators that vary by half were off by 0.3 %."""
 _LEAST_DURATIONS: Final = 256
 """For each operator, however many there are."""
 _MOST_DIGITS: Final = 32
@@ -136,16 +135,12 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class OverheadRow:
-    """Time inside `Method::execute` that belongs to no operator."""
+    """Time inside `Method::execute` that belongs to no operator and no layer."""
 
     label: str
     operator_class: OperatorClass
     times: PartTimes
-
-    @property
-    def name(self) -> str:
-        """An overhead is of no layer."""
-        return self.label
+    name = property(lambda self: str(self.label))
 
 
 @dataclass(frozen=True)
@@ -179,8 +174,8 @@ class OperatorSplit:
 
     def located(self, locations: Iterable[str | None]) -> OperatorSplit:
         """Returns the same with where each row comes from."""
-        rows = zip(self.rows, locations, strict=True)
-        return replace(self, rows=tuple(replace(row, location=place) for row, place in rows))
+        located = zip(self.rows, locations, strict=True)
+        return replace(self, rows=tuple(replace(row, location=at) for row, at in located))
 
     @property
     def entries(self) -> tuple[OperatorRow | OverheadRow, ...]:
