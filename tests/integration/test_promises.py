@@ -85,7 +85,11 @@ def test_wrong_outputs_end_in_6_wherever_they_are_measured(world: World) -> None
     """M3-1: the emulator, `analyze --full` and `validate` ended in 0 beside "WRONG OUTPUTS"."""
     world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme2": WRONG})
     words = ["profile", "m.pte", "--target", "emulator", "--out", "run"]
-    for command in (words, ["analyze", "run"], ["analyze", "run", "--full"], ["report", "run"]):
+    pair = ["compare", "run:emulator_off", "run:emulator_sme2"]
+    for command in (
+        words, ["analyze", "run"], ["analyze", "run", "--full"], ["report", "run"], pair,
+        [*pair, "--full"], [*pair, "--json"],
+    ):  # fmt: skip
         done = world(*command)
         assert done.exit_code == 6, command
         assert "the outputs are wrong: emulator_sme2 computes something else" in done.stderr
@@ -105,12 +109,12 @@ def test_a_vector_length_that_is_wrong_is_set_aside(world: World) -> None:
     world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme2_128": WRONG, "sme1_128": WRONG})
     done = world(*lengths)
     assert done.exit_code == 6
-    assert "emulator_sme2_512" in done.stdout.splitlines()[0]
+    assert "SME off → SME2 512" in done.stdout.splitlines()[0]
     assert "emulator_sme2_128 computes something else" in done.stderr
     world.spec = RunSpec(capabilities=EMULATOR)
     done = world(*lengths, "--out", "right")
     assert done.exit_code == 0
-    assert "emulator_sme2_512" in done.stdout.splitlines()[0]
+    assert "SME off → SME2 512" in done.stdout.splitlines()[0]
 
 
 def test_the_latency_table_has_what_was_measured(world: World) -> None:

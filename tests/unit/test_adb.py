@@ -60,7 +60,7 @@ def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANDROID_SERIAL", raising=False)
     listed = Completed(("adb",), 0, "List of devices attached\n\n", "")
     monkeypatch.setattr("etprof.targets.android.adb.run_adb", lambda *_: listed)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(TargetError) as caught:
         choose_device()
     assert str(caught.value) == (
         "no Android device is attached; allow USB debugging on one and plug it in, or connect to "
@@ -71,7 +71,7 @@ def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_serial_that_is_not_attached_lists_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
     done = Completed(("adb",), 0, "A1\tdevice usb:1 model:P\nB2\toffline\n", "")
     monkeypatch.setattr("etprof.targets.android.adb.run_adb", lambda *_: done)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(TargetError) as caught:
         choose_device("C3")
     assert str(caught.value) == "device C3 is not attached; attached: A1 (device, P), B2 (offline)"
 

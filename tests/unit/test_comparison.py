@@ -312,7 +312,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     pair = [f"{run}:android_off", f"{run}:android_sme2"]
     assert run_command_line(["compare", *pair]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("android_off → android_sme2: faster, speed-up 2.99× (95 % interval 2.98")
+    assert text.startswith(
+        "known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99× (95 % interval"
+    )
     assert "−300 µs" in text
     assert run_command_line(["compare", *pair, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -135,7 +135,7 @@ def test_it_speaks_where_it_is_right_and_is_silent_near_it(rule: str, tmp_path: 
     found = ALL[rule].fires(tmp_path / "right")
     (finding,) = [each for each in found.findings if each.rule == rule]
     assert finding.title
-    assert finding.action
+    assert finding.action or finding.severity in {"note", "good"}
     assert finding.summary.endswith(".")
     near = ALL[rule].near(tmp_path / "near")
     assert rule not in fired(near)
@@ -165,7 +165,8 @@ def test_an_experiment_without_times_in_a_timed_run_is_no_defect(rule: str, tmp_
     """It was a `LookupError`, exit code 70: rules asked the run for what the experiment lacks."""
     run = untimed(tmp_path, CASES[rule][0])
     (found,) = (each for each in evaluate_run(run) if each.experiment == "e")
-    assert fired(found) <= {"F10", "F13", "F15", "F16", "F17", "F19", "F20", "F21", "F22", "F23"}
+    without_times = {"F5", "F10", "F13", "F15", "F16", "F17", "F19", "F20", "F21", "F22", "F23"}
+    assert fired(found) <= without_times
     assert not any(each.gain_ns for each in found.findings)
     # As the run's other half, and as what another is set beside.
     beside_timed = insight(tmp_path / "other", CASES[rule][0])

@@ -378,7 +378,7 @@ def test_a_large_convolution_at_normal_throughput_is_not_slow(tmp_path: Path) ->
 def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
     run = replace(on_off(convolutions(100), convolutions(100)), meaningful=False)
     found = findings_of(insight(tmp_path / "r", run))
-    assert found.checked == ("F10", "F15", "F16")
+    assert found.checked == ("F5", "F10", "F15", "F16")
     assert {finding.rule for finding in found.findings} == {"F10", "F16"}
 
 

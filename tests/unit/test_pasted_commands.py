@@ -15,7 +15,7 @@ from etprof.base.text import as_operand, command_line
 from etprof.cli import build_parser
 from etprof.cli.optimize import _sentences
 from etprof.run.manifest import resume_hint
-from etprof.tables.brief import command_in
+from etprof.tables.findings import command_in
 from etprof.tables.machine import EMULATOR_PARTS
 from etprof.targets.policy import RequiredPart
 from etprof.views.fitting import fold

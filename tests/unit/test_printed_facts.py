@@ -19,7 +19,7 @@ from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
 from etprof.run.load import Run
 from etprof.tables import findings, report
-from etprof.tables.brief import command_in
+from etprof.tables.findings import command_in
 from etprof.views.json_figures import DOCUMENTS
 from tests.json_numbers import numbers_in, undeclared
 from tests.known_runs import on_off_run, write_run

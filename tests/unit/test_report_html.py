@@ -76,7 +76,7 @@ def test_headline_has_verdict_interval_and_test(html: str) -> None:
         "With SME2 an inference takes 301 µs instead of 901 µs: more than noise explains. " in text
     )
     assert "2.99× faster" in text
-    assert "android_off → android_sme2: faster, speed-up 2.99× (95 % interval" in text
+    assert "known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99× (95 % interval" in text
     assert (
         "10 pairs of process launches, signed-rank p = 0.002; speed-up is baseline ÷ candidate."
         in text
@@ -295,7 +295,7 @@ def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", on_off_run())
     (etdump,) = folder.glob("android_off/*.etdump")
     text = Page(render_html(assess_runs([LoadedRun.load(etdump)]))).visible
-    assert "There is one experiment, and nothing to compare it with." in text
+    assert "No baseline: one configuration was measured." in text
     assert "one ETDump alone: latency without tracer, load and memory are not known" in text
 
 

@@ -56,7 +56,7 @@ def test_costs_are_headed_with_the_sides_names(tmp_path: Path) -> None:
     headings = [
         column.heading for table in section.tables for column in table.visible_in("page").columns
     ]
-    assert {"android_off", "android_sme2"} <= set(headings)
+    assert {"SME off", "SME2"} <= set(headings)
     assert not {"baseline", "candidate"} & set(headings)
 
 

@@ -58,11 +58,11 @@ def test_recording_and_compiling_in_are_two_costs(run: Path) -> None:
 @pytest.mark.slow
 def test_every_report_shows_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assessment = assess_run(analyze_run(LoadedRun.load(run)))
-    assert "What the instruments cost" in render_html([assessment])
+    assert "Profiling overhead" in render_html([assessment])
     row = "| traced | recording events | 100 µs | 150 µs | 1.49× |"
     assert row in render_markdown([assessment])
     assert run_command_line(["analyze", str(run), "--full"]) == 0
-    assert "What the instruments cost" in capsys.readouterr().out
+    assert "Profiling overhead" in capsys.readouterr().out
     summary = json.loads((run / "analysis_summary.json").read_text())
     assert summary["tracer_costs"][0]["ratio"] == pytest.approx(150 / 100.5)
     frame = etprof.load_run(run).tracer_costs()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from etprof.analysis.compare.pairs import compare_within, has_declared_pairs
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
-from etprof.analysis.output_check import OutputCheck, check_unsplit
+from etprof.analysis.output_check import OutputCheck, check_unsplit, describe_mismatches
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
 from etprof.base.errors import UsageError
@@ -96,12 +96,8 @@ class Assessment:
             return ()
         of_modes = [c.outputs for c in self.comparisons if not c.is_of_two_programs]
         between = [check for checks in of_modes for check in checks]
-        differing = [
-            f"{check.candidate} computes something else than {check.against}: {check}"
-            for check in (*between, *check_unsplit(self.run.loaded))
-            if not check.is_within
-        ]
-        return (*(verdict.text for verdict in self.run.wrong), *dict.fromkeys(differing))
+        differing = describe_mismatches((*between, *check_unsplit(self.run.loaded)))
+        return (*(verdict.text for verdict in self.run.wrong), *differing)
 
     def findings_of(self, name: str) -> ExperimentFindings:
         """Returns what the rules say of one experiment."""

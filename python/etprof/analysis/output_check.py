@@ -6,7 +6,7 @@ A faster wrong answer is no speed-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -66,6 +66,16 @@ class OutputCheck:
             f"output {self.parity.index}: {ratio} (at least {self.minimum_snr_db:.0f}), largest "
             f"difference {self.parity.max_abs:.3g}"
         )
+
+
+def describe_mismatches(checks: Iterable[OutputCheck]) -> tuple[str, ...]:
+    """Says which outputs are something else than the other side's, each once."""
+    texts = (
+        f"{check.candidate} computes something else than {check.against}: {check}"
+        for check in checks
+        if not check.is_within
+    )
+    return tuple(dict.fromkeys(texts))
 
 
 def check_unsplit(run: Run) -> Iterator[OutputCheck]:

@@ -411,12 +411,15 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         msg = f"{examined[0].etdump}: {error}"
         raise type(error)(msg) from error
     attributions = attribute_operators(split.rows, report) if report else (None,) * len(split.rows)
-    origins = (attribution.origin if attribution else None for attribution in attributions)
+    rows = tuple(
+        replace(row, location=found.origin.location if found and found.origin else None)
+        for row, found in zip(split.rows, attributions, strict=True)
+    )
     numbers = {loaded_split.number for loaded_split in examined}
     return ExperimentAnalysis(
         loaded=replace(loaded, splits=tuple(e for e in loaded.splits if e.number in numbers)),
         executions=launches[0],
-        split=split.located(origin.location if origin else None for origin in origins),
+        split=replace(split, rows=rows),
         attributions=attributions,
         problems=(*loaded.problems, *clock_problems, *map(str, refused)),
         latency=_latency(metrics) if metrics and metrics.blocks else None,

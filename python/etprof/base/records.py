@@ -35,6 +35,8 @@ SmeMode = Literal["sme2", "sme1", "auto", "off"]
 """What can be asked for; with `auto` the CPU's best is in force."""
 SME_MODES: Final[tuple[str, ...]] = get_args(SmeMode)
 """From everything to nothing: the one order of them."""
+SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
+"""The modes for people."""
 
 
 def _refuse_alike(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401

@@ -77,6 +77,24 @@ class ChangedName(str):
     r"""The bytes as they came, in ASCII: `\xNN` for all that is not printable, `\\` for `\`."""
 
 
+def what_differs(first: str, second: str) -> tuple[str, str]:
+    """Shortens two names to the words in which they differ, joined by underscores as they are.
+
+    >>> what_differs("linux_auto_toy_cnn_fp16", "linux_auto_toy_cnn_int8")
+    ('fp16', 'int8')
+    """
+    names = first.split("_"), second.split("_")
+    shortest = min(map(len, names))
+    begin = next((i for i in range(shortest) if names[0][i] != names[1][i]), shortest)
+    end = next((i for i in range(shortest - begin) if names[0][-1 - i] != names[1][-1 - i]),
+               shortest - begin)  # fmt: skip
+    if first == second or begin + end == shortest:
+        # One has all words of the other: the last that they share names it.
+        begin, end = max(begin - 1, 0), 0
+    before, after = ("_".join(words[begin : len(words) - end]) for words in names)
+    return before, after
+
+
 def as_ascii(text: str) -> str:
     """Returns how a text looks where only ASCII can be shown."""
     return text if text.isascii() else text.encode("ascii", ASCII_ERRORS).decode("ascii")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, fraction, whole_number
-from etprof.cli.output import show, show_answer, show_json
+from etprof.cli.output import exit_code_of_comparisons, show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         documents = [comparison_document(comparison) for comparison in comparisons]
         show_json({"comparisons": documents} if len(documents) > 1 else documents[0])
-        return 0
+        return exit_code_of_comparisons(comparisons)
     from etprof.tables.brief import brief_comparison, listed
     from etprof.tables.comparisons import COMPARISONS
     from etprof.views.terminal import render_comparison
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         show_answer(listed(COMPARISONS.of_each(comparisons), ends=[_MORE]), full=False)
     else:
         show_answer(brief_comparison(comparisons[0], ends=[_MORE]), full=False)
-    return 0
+    return exit_code_of_comparisons(comparisons)
 
 
 def _compare(arguments: argparse.Namespace) -> list[Comparison]:

@@ -59,8 +59,8 @@ def report_run(
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
-    from etprof.tables.brief import UnbrokenLine, command_in
-    from etprof.tables.findings import best_suggestion
+    from etprof.tables.brief import UnbrokenLine
+    from etprof.tables.findings import best_suggestion, command_in
     from etprof.targets.peaks import with_peaks
 
     run = with_peaks(Run.load(run_directory, strict=False, with_reference=True))

@@ -10,11 +10,13 @@ from etprof.base.text import clean_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import RenderableType
 
     from etprof.analysis.assessment import Assessment
+    from etprof.analysis.compare.comparison import Comparison
+    from etprof.run.accuracy import Verdict
     from etprof.tables.brief import Brief
     from etprof.tables.table import Table
 
@@ -31,17 +33,31 @@ def answer(
 
 def exit_code_of(assessments: Iterable[Assessment]) -> int:
     """Says on standard error which outputs are wrong, and returns the exit code for that."""
+    codes = [
+        _refuse_outputs(str(each.run.source), each.wrong_outputs, each.run.wrong)
+        for each in assessments
+    ]
+    return max(codes, default=0)
+
+
+def exit_code_of_comparisons(comparisons: Iterable[Comparison]) -> int:
+    """Does the same for the sides of comparisons."""
+    codes = [_refuse_outputs(each.name, each.wrong_outputs, each.wrong) for each in comparisons]
+    return max(codes, default=0)
+
+
+def _refuse_outputs(subject: str, wrong_outputs: Sequence[str], failed: Sequence[Verdict]) -> int:
+    """Says what is wrong with outputs and the way out; returns 0 where nothing is."""
     from etprof.base.errors import ExportError
     from etprof.cli.progress import say
-    from etprof.run.accuracy import WAY_TO_RIGHT
+    from etprof.run.accuracy import WAY_TO_FAITHFUL, way_to_right
 
-    code = 0
-    for assessment in assessments:
-        if assessment.wrong_outputs:
-            told = "; ".join(assessment.wrong_outputs)
-            say(f"etprof: {assessment.run.source}: the outputs are wrong: {told}; {WAY_TO_RIGHT}")
-            code = ExportError.exit_code
-    return code
+    if not wrong_outputs:
+        return 0
+    # Modes of one program that part: it is a kernel's doing, as where lowering is not faithful.
+    way_out = way_to_right(failed) if failed else WAY_TO_FAITHFUL
+    say(f"etprof: {subject}: the outputs are wrong: {'; '.join(wrong_outputs)}; {way_out}")
+    return ExportError.exit_code
 
 
 def show_answer(brief: Brief, *, full: bool) -> None:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from etprof.targets import Target
 
 _LONGEST_NAME = 40
+_MOST_EARLIER = 10
+"""Earlier runs that are looked at, the newest first."""
 _SIDES = ("baseline", "candidate")
 EXAMPLES = """\
 examples:
@@ -213,6 +215,7 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    from etprof.cli.progress import say
     from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import find_runner, make_target
 
@@ -236,7 +239,52 @@ def run(arguments: argparse.Namespace) -> int:
     reports = {name: report for name, report in recorded.items() if report is not None}
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener, delegations=reports)
-    return report_run(config.folder, arguments, measured)
+    code = report_run(config.folder, arguments, measured)
+    if arguments.threads is None and target.default_threads() > 1:
+        say(describe_chosen_threads(config.folder, target.default_threads()))
+    return code
+
+
+def describe_chosen_threads(folder: Path, threads: int) -> str:
+    """Says how many threads were taken, and where fewer are known to be faster for this program."""
+    from etprof.base.units import count_of, format_duration
+
+    sentence = f"Used {count_of(threads, 'thread')}, one per core: --threads was not given"
+    latest = _medians_of(folder)
+    slowest = min((median for _, median in latest), default=0.0)
+    for earlier in sorted(folder.parent.glob(f"{folder.name}_*"), reverse=True)[:_MOST_EARLIER]:
+        for count, median in _medians_of(earlier, like=folder):
+            if count < threads and median < slowest:
+                unit = "thread was" if count == 1 else "threads were"
+                return (
+                    f"{sentence}. {count} {unit} faster: {format_duration(median)} instead of "
+                    f"{format_duration(slowest)} ({earlier})"
+                )
+    return sentence
+
+
+def _medians_of(folder: Path, like: Path | None = None) -> list[tuple[int, float]]:
+    """Returns the threads and the median latency of each experiment; none of another program's run."""
+    from etprof.base.errors import EtprofError
+    from etprof.run.directory import load_metrics
+    from etprof.run.manifest import load_manifest
+    from etprof.statistics.summary import summarise_blocks
+
+    try:
+        metrics, manifest = load_metrics(folder), load_manifest(folder)
+        other = load_manifest(like) if like is not None else manifest
+    except EtprofError:
+        return []
+    if metrics is None or manifest is None or other is None:
+        return []
+    is_same = manifest.model.content in {other.model.content} - {None}
+    if not is_same or not metrics.times_are_meaningful:
+        return []
+    return [
+        (experiment.threads, summarise_blocks([b.latency_ns for b in experiment.blocks]).median)
+        for experiment in metrics.experiments.values()
+        if experiment.threads and experiment.blocks
+    ]
 
 
 def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:

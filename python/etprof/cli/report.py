@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.report_files import split_formats, write_documents
     from etprof.tables.alternatives import side_by_side
     from etprof.tables.brief import AnswerLine, UnbrokenLine, listed
+    from etprof.tables.verdicts import head_of
     from etprof.targets.peaks import with_peaks
     from etprof.views.documents import runs_document
 
@@ -77,10 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     files, together = [UnbrokenLine(path) for path in written], side_by_side(assessments)
     document = {"files": files, "runs": runs_document(assessments)}
     if together is None:
-        answer(arguments, document, listed(None, lines=files))
+        brief, lead = listed(None, lines=files), head_of(assessments[0]).sentence
     else:
-        brief = listed(together.runs, lines=files[1:], ends=files[:1])
-        answer(arguments, document, replace(brief, headlines=(AnswerLine(together.lead),)))
+        brief, lead = listed(together.runs, lines=files[1:], ends=files[:1]), together.lead
+    answer(arguments, document, replace(brief, headlines=(AnswerLine(lead),)))
     for problem in problems:
         say(f"etprof: {problem}")
     return exit_code_of(assessments) or (BuildError.exit_code if problems else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from etprof.base.records import SME_MODES
+from etprof.base.records import SME_LABELS, SME_MODES
 from etprof.base.units import count_of
 from etprof.dashboard.addresses import (
     DEFAULTS,
@@ -31,7 +31,6 @@ Entry = TypeVar("Entry")
 
 _LABELS: Final = {"axis": "Along", "by": "Columns", "sme": "SME"}
 """Of choices whose label is not their own name."""
-SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
 
 
 def sme_label(mode: str) -> str:

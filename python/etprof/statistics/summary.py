@@ -72,7 +72,9 @@ class BlockedMedian:
     """None with fewer than six blocks, and where they depend on one another."""
     block_medians: tuple[float, ...]
     doubt: str = ""
-    """Why the interval is missing, or may cover less than 95 %."""
+    """Why the interval is missing, or surely covers less than 95 %."""
+    assumes: str = ""
+    """What it rests on that so few launches cannot show."""
 
 
 def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
@@ -122,14 +124,15 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
         return BlockedMedian(middle, None, medians, "launches depend on those before them")
     wider = math.sqrt((1 + alike) / (1 - alike)) if alike > 0 else 1.0
     low, high = (middle + (end - middle) * wider for end in (interval.low, interval.high))
-    doubt = ""
+    doubt, assumes = "", ""
     if (states := two_states(medians)) or (states := _lasting_states(medians)):
         doubt = f"launches are in two states, {states[0]} of {len(medians)} in the faster"
     elif len(medians) < LEAST_TO_TELL:
-        doubt = f"fewer than {LEAST_TO_TELL} launches cannot tell whether they are independent"
+        assumes = f"assuming independent launches (--blocks {LEAST_TO_TELL} or more checks that)"
     elif len(medians) < LEAST_FOR_STATES:
-        doubt = f"fewer than {LEAST_FOR_STATES} launches cannot rule out a second state"
-    return BlockedMedian(middle, Interval(low, high, interval.confidence), medians, doubt)
+        assumes = f"assuming one state (--blocks {LEAST_FOR_STATES} or more checks that)"
+    known = Interval(low, high, interval.confidence)
+    return BlockedMedian(middle, known, medians, doubt, assumes)
 
 
 def _serial_correlation(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
-    from etprof.analysis.findings.finding import Finding
     from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.tables.findings import FindingGroup
     from etprof.tables.table import Table
 
 _MOST_POINTS: Final = 3
@@ -93,23 +93,23 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     head, alarm = verdicts.head_of(assessment), verdicts.alarm_of(assessment.run)
     comparison, warning = assessment.primary_comparison, verdicts.platform_warning(assessment)
     style = comparisons.VERDICT_STYLES.get(head.badge, "") if not head.caution else ""
-    headlines = [AnswerLine(f"{head.text}. {head.plain}".rstrip(), style)]
+    headlines = [AnswerLine(head.sentence, style)]
     if alarm:
         headlines.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
     if head.caution:
         headlines.append(AnswerLine(f"Conditions {head.caution}", "yellow"))
     elif comparison is None and head.detail:
-        headlines.append(AnswerLine(f"{head.detail[0].upper()}{head.detail[1:]}."))
+        headlines.append(AnswerLine(head.detail_sentence))
     if warning:
         headlines.append(AnswerLine(f"Not representative. {warning}", "yellow"))
     pairs = list(_further_pairs(assessment))
     headlines += pairs[:_MOST_PAIRS]
-    top_findings = _distinct(findings.shown_findings(assessment))
-    if not top_findings:
+    groups = _top_groups(assessment)
+    if not groups:
         headlines.append(AnswerLine("No findings."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
-        tuple(headlines), bar, bar_title, points=tuple(_points(top_findings)),
+        tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
         lines=(*pairs[_MOST_PAIRS:], *_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
     )  # fmt: skip
 
@@ -124,9 +124,9 @@ def _further_pairs(assessment: Assessment) -> Iterator[AnswerLine]:
 
 
 def further_findings(assessment: Assessment) -> int:
-    """Returns how many findings the brief answer leaves out."""
-    every = findings.shown_findings(assessment)
-    return len(every) - len(_distinct(every))
+    """Returns how many findings the brief answer leaves out: neither shown nor counted as one."""
+    shown = sum(1 + len(group.others) for group in _top_groups(assessment))
+    return len(findings.shown_findings(assessment)) - shown
 
 
 def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Brief:
@@ -137,10 +137,9 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     validity = comparison.times.validity if comparison.times else None
     if validity is not None and not (validity.is_valid or validity.objection):
         headlines.append(AnswerLine(f"Conditions {validity.badge}", "yellow"))
-    experiment = comparison.candidate.experiment
-    bar = _classes(experiment)
+    bar = _classes(comparison.candidate.experiment)
     return Brief(
-        tuple(headlines), bar, f"Where the time of {experiment.name} goes" if bar else "",
+        tuple(headlines), bar, f"Where the time of {comparison.short_names[1]} goes" if bar else "",
         points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
         ends=tuple(ends),
     )  # fmt: skip
@@ -151,31 +150,18 @@ def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:
     return (AnswerLine(f"Note: {note}", "yellow") for note in notes)
 
 
-def command_in(text: str) -> str | None:
-    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
-    commands = findings.COMMAND.findall(text)
-    return next((command for command in commands if not findings.has_placeholder(command)), None)
+def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
+    """Returns the worst findings that each ask for something else; first what can be acted on."""
+    groups = findings.group_findings(findings.shown_findings(assessment))
+    return tuple(sorted(groups, key=lambda group: not group.action))[:_MOST_POINTS]
 
 
-def _distinct(ranked_findings: list[Finding]) -> list[Finding]:
-    """Returns the worst findings that each ask for something else."""
-    by_action: dict[str, Finding] = {}
-    for finding in ranked_findings:
-        by_action.setdefault(_action_of(finding), finding)
-    return list(by_action.values())[:_MOST_POINTS]
-
-
-def _action_of(finding: Finding) -> str:
-    """Returns its command, or in words what to do."""
-    command = command_in(finding.action)
-    return finding.action if command is None else command
-
-
-def _points(top_findings: list[Finding]) -> Iterator[AnswerPoint]:
-    for finding in top_findings:
-        gain = findings.brief_gain(finding)
-        text = f"{finding.rule} {finding.title}" + (f": {gain}" if gain else "")
-        yield AnswerPoint(text, _action_of(finding), findings.SEVERITY_STYLES[finding.severity])
+def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
+    for group in groups:
+        lead, gain = group.lead, findings.brief_gain(group.lead)
+        rules = ", ".join(finding.rule for finding in (lead, *group.others))
+        text = f"{rules} {lead.title}" + (f": {gain}" if gain else "")
+        yield AnswerPoint(text, group.action, findings.SEVERITY_STYLES[lead.severity])
 
 
 def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:
@@ -200,7 +186,9 @@ def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
     primary = assessment.primary
     segments = _classes(primary.experiment)
     if segments:
-        return f"Where the time of {primary.experiment.name} goes", segments
+        comparison = assessment.primary_comparison
+        name = comparison.short_names[1] if comparison else "an inference"
+        return f"Where the time of {name} goes", segments
     segments = _routes(primary)
     return (f"Convolutions and products on {primary.sme_unit}" if segments else ""), segments
 

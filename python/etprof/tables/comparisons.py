@@ -129,7 +129,7 @@ def _changed_label(subject: ChangedOperator) -> str | None:
         before, after = label_of(pair.before), label_of(pair.after)
         label = f"before: {before}" if before != after else None
         return label if len(pair.after) == 1 else f"{label}; now: {after}"
-    return f"only in {comparison.side_names[pair.baseline is None]}"
+    return f"only in {comparison.short_names[pair.baseline is None]}"
 
 
 def changed_operators(
@@ -175,7 +175,10 @@ _SHARES: Final = (
 COMPARISONS: Final = Table(
     "comparisons",
     (
-        Column("comparison", "string", of=lambda c: c.name, says="`baseline → candidate`"),
+        Column("comparison", "string", of=lambda c: c.name, visibility="data",
+               says="`baseline → candidate`"),
+        Column("sides", "string", title="comparison", of=lambda c: c.short_name,
+               says="the same, shortened to what differs"),
         Column("verdict", "string", of=badge_of, styles=VERDICT_STYLES,
                says="faster, slower, no difference, inconclusive; or why there is none"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
@@ -311,7 +314,7 @@ WATERFALL: Final = Table(
     ),
     from_each="comparison",
     rows_of=lambda comparison: list(_steps(comparison)),
-    title="From one total to the other",
+    title="Waterfall",
     says="one row per comparison and step",
     basis="per inference",
 )  # fmt: skip
@@ -368,7 +371,7 @@ VALIDITY: Final = Table(
     ),
     from_each="comparison",
     rows_of=_list_rows(lambda times: times.validity.checks),
-    title="May this be believed?",
+    title="Measurement quality",
     says="one row per comparison and condition",
 )  # fmt: skip
 OUTPUTS: Final = Table(
@@ -440,7 +443,7 @@ def compared_operators(comparison: Comparison, details: Mapping[int, OperatorDet
 
 def sides_named(table: Table, comparison: Comparison) -> Table:
     """Heads the columns of both sides with the names of their experiments."""
-    before, after = comparison.side_names
+    before, after = comparison.short_names
     return table.titled(
         **dict.fromkeys(("baseline", "baseline_ns"), before),
         **dict.fromkeys(("candidate", "candidate_ns"), after),
@@ -451,7 +454,7 @@ def sides_named(table: Table, comparison: Comparison) -> Table:
 
 def waterfall_between_totals(comparison: Comparison, waterfall: Waterfall, count: int) -> Table:
     """Returns the largest steps, between the totals that they lead from and to."""
-    first, last = comparison.side_names
+    first, last = comparison.short_names
     total = WaterfallStep("", "total", waterfall.baseline_ns, waterfall.candidate_ns)
     steps = [
         {

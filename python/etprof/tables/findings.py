@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import as_operand, command_line
@@ -11,6 +12,8 @@ from etprof.base.units import count_of, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.rules import ExperimentFindings
@@ -98,6 +101,35 @@ REFERENCE: Final = Table(
     says="one row per experiment and question of the findings guide",
     basis="per inference",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FindingGroup:
+    """Findings of one cause: the same command mends them."""
+
+    lead: Finding
+    """The worst."""
+    others: tuple[Finding, ...] = ()
+    """What further rules saw of it."""
+
+    @property
+    def action(self) -> str:
+        """Its command, or in words what to do."""
+        command = command_in(self.lead.action)
+        return self.lead.action if command is None else command
+
+
+def command_in(text: str) -> str | None:
+    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
+    return next((c for c in COMMAND.findall(text) if not has_placeholder(c)), None)
+
+
+def group_findings(ranked_findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
+    """Puts findings whose first command is the same under the worst of them; the others stay alone."""
+    by_command: dict[object, list[Finding]] = {}
+    for finding in ranked_findings:
+        by_command.setdefault(command_in(finding.action) or id(finding), []).append(finding)
+    return tuple(FindingGroup(first, tuple(others)) for first, *others in by_command.values())
 
 
 def gain_text(finding: Finding) -> str:

@@ -155,7 +155,7 @@ LATENCIES: Final = Table(
                of=lambda s: len(s.summary.block_medians) if s.summary else None,
                says="process launches"),
         Column("doubt", "string", of=lambda s: s.summary.doubt or None if s.summary else None,
-               says="why the interval is missing, or may cover less than 95 %"),
+               says="why the interval is missing, or covers less than 95 %"),
     ),
     title="Latency of timing launches",
     from_each="experiment",
@@ -195,7 +195,7 @@ TRACER_COSTS: Final = Table(
                   interval="its 95 % interval, where a build without event tracer was measured in "
                   "turns"),
     ),
-    title="What the instruments cost",
+    title="Profiling overhead",
     from_each="cost",
     says="one row per experiment and cost",
     basis="per inference",

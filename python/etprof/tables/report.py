@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.amdahl import AmdahlPanel
     from etprof.analysis.compare.comparison import ComparedTimes, Comparison
-    from etprof.analysis.findings.finding import Finding
     from etprof.analysis.split.rollup import Key
+    from etprof.tables.findings import FindingGroup
     from etprof.tables.verdicts import Headline, VerdictTile
 
 Medium = Literal["page", "terminal"]
@@ -51,7 +51,16 @@ _ONE_TOTAL: Final = 0.02
 """Share by which two totals may differ without a word: what counts as no difference."""
 _WATERFALL_STEPS: Final = 14
 _ROLLUP_ROWS: Final = 8
-_TITLES: Final[tuple[Key, ...]] = ("source", "module", "microkernel")
+_WHERE: Final = ("rollups", "time", "icicle", "categories")
+"""Sections that say where the time goes, in the order in which people read them."""
+_EVIDENCE: Final = (
+    "comparisons", "operators", "split", "kernels", "whynot", "outlook", "waterfall", "generation",
+    "threads", "latencies", "accuracy", "validity",
+)  # fmt: skip
+"""Those that prove it."""
+_LINKED: Final = ("rollups", "time", "operators", "kernels", "latencies")
+"""Those that a page links at its top, beside findings, the rest and the glossary."""
+_TITLES: Final[tuple[Key, ...]] = ("module", "source", "microkernel")
 _WORTH: Final = (
     "Worth: what an inference would gain if they sped up as the operators of this run did that "
     "took SME2."
@@ -101,7 +110,7 @@ class Report:
     warning: str | None
     """Why its times are not representative."""
     tiles: list[VerdictTile]
-    findings: list[Finding]
+    findings: tuple[FindingGroup, ...]
     silent: list[str]
     """Checks that found nothing."""
     reference: str
@@ -111,6 +120,11 @@ class Report:
     notes: list[str]
     facts: Table
     """Everything that the manifest says."""
+
+    @property
+    def links(self) -> list[Section]:
+        """The sections that the top of a page leads to: few, so that they are read."""
+        return [section for section in self.sections if section.anchor in _LINKED]
 
 
 def report_of(assessment: Assessment, medium: Medium = "page") -> Report:
@@ -123,7 +137,7 @@ def report_of(assessment: Assessment, medium: Medium = "page") -> Report:
         alarm=verdicts.alarm_of(assessment.run),
         warning=verdicts.platform_warning(assessment),
         tiles=verdicts.tiles_of(assessment),
-        findings=findings.shown_findings(assessment),
+        findings=findings.group_findings(findings.shown_findings(assessment)),
         silent=verdicts.silent_rules(assessment),
         reference=verdicts.reference_name(assessment.reference),
         answers=findings.REFERENCE.of_each([primary]),
@@ -148,14 +162,13 @@ def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Sec
     sections += [
         Section("latencies", "Latency of timing launches", (table("latencies"),)),
         Section(
-            "launches", "How launches spread", (_of_both_sides(assessment, table("launches")),),
-            says="Each step is a process launch: at its height is the share of launches that took "
-            "at most that long. The side whose line stands further left is faster.", visibility="page",
+            "launches", "Latency distribution", (_of_both_sides(assessment, table("launches")),),
+            says="Empirical CDF of launch medians; further left is faster.", visibility="page",
         ),
         Section("threads", "Threads", measurement.thread_tables(assessment.run.experiments)),
         *_time_sections(assessment),
         Section(
-            "tracer", "What the instruments cost", (table("tracer_costs"),),
+            "tracer", "Profiling overhead", (table("tracer_costs"),),
             says="Shares and bars were recorded with ExecuTorch's event tracer, latencies "
             "without. Take shares from the bars and times from the latency.",
         ),
@@ -168,11 +181,10 @@ def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Sec
             _operator_section(assessment, medium),
             _icicle_section(assessment),
             *_split_sections(assessment),
-            _rollup_section(assessment),
+            _rollup_section(assessment, medium),
             _intensity_section(assessment),
             _why_not_section(assessment),
         ]
-    tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
     sections += [
         kernels.kernel_section(
             assessment.run.counted,
@@ -182,15 +194,24 @@ def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Sec
         *kernels.work_sections(assessment.run.counted, assessment.run.instructions),
         Section("outputs", "What was computed", (table("outputs"),)),
         *_generation_sections(assessment),
-        Section("tokens", "What was generated", lines=tokens),
     ]
-    return [section for section in sections if _is_read(section, medium)]
+    return _in_order(section for section in sections if _is_read(section, medium))
+
+
+def _in_order(sections: Iterable[Section]) -> list[Section]:
+    """Puts where the time goes first, then what proves it; all else is folded."""
+    ranks = {anchor: rank for rank, anchor in enumerate((*_WHERE, *_EVIDENCE))}
+    ordered = sorted(sections, key=lambda section: ranks.get(section.anchor, len(ranks)))
+    return [replace(each, is_folded=each.anchor not in ranks) for each in ordered]
 
 
 def _generation_sections(assessment: Assessment) -> Iterator[Section]:
     table = report_table(assessment, "generation")
     yield Section("generation", table.title, (table,))
     yield from measurement.generation_sections(assessment.run.experiments)
+    compared = [c for c in assessment.comparisons if c.tokens is not None]
+    lines = tuple(f"{c.short_name}: {c.tokens}" for c in compared)
+    yield Section("tokens", "What was generated", lines=lines)
 
 
 def comparison_sections(comparison: Comparison) -> list[Section]:
@@ -274,15 +295,18 @@ def _unknown_line(names: Iterable[str]) -> tuple[str, ...]:
     return (f"Not in the category table: {unknown}",) if unknown else ()
 
 
-def _rollup_section(assessment: Assessment) -> Section:
-    """What the primary experiment's operators come from, the most time first."""
-    primary = assessment.primary
+def _rollup_section(assessment: Assessment, medium: Medium) -> Section:
+    """What the primary experiment's operators come from, the most time first.
+
+    Terminals have the modules alone.
+    """
+    primary, keys = assessment.primary, _TITLES if medium == "page" else _TITLES[:1]
     rollups = [
         operators.ROLLUPS[by].of_each([primary]).without_missing(by)
-        for by in (_TITLES if primary.experiment.split.times else ())
+        for by in (keys if primary.experiment.split.times else ())
     ]
     tables = tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows)
-    return Section("rollups", "What the operators come from", tables, visibility="page")
+    return Section("rollups", "Where the time goes by module", tables)
 
 
 def _of_both_sides(assessment: Assessment, table: Table) -> Table:
@@ -365,7 +389,7 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
         sums = "" if closes else ", but they do not close: please report this as a defect"
         table = comparisons.waterfall_between_totals(comparison, times.waterfall, _WATERFALL_STEPS)
         yield Section(
-            "waterfall", "From one total to the other", (table,),
+            "waterfall", "Waterfall", (table,),
             says=f"Every step is one operator's difference; together they are the whole "
             f"difference{sums}.",
         )  # fmt: skip
@@ -376,7 +400,7 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
     ledger = comparisons.sides_named(comparisons.LEDGER.of_each([comparison]), comparison)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.VALIDITY.of_each([comparison])
-    yield Section("validity", "May this be believed?", (conditions,), visibility="page")
+    yield Section("validity", "Measurement quality", (conditions,), visibility="page")
 
 
 def _amdahl_sentence(panel: AmdahlPanel) -> str:

@@ -321,3 +321,5 @@ class Section:
     """Where people read it."""
     lines: tuple[str, ...] = ()
     """Below the tables."""
+    is_folded: bool = False
+    """Pages show its heading alone until it is asked for."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from etprof.analysis.findings.rules import RULES
+from etprof.base.records import SME_LABELS, SME_ON
 from etprof.base.text import clean, clean_data
 from etprof.base.units import (
     MISSING,
@@ -75,20 +76,41 @@ def format_speed_up(effect: Effect) -> str:
     return f"{text} ({share} interval {low} … {high})"
 
 
+def describe_setup(*sides: tuple[RunAnalysis, ExperimentAnalysis]) -> str:
+    """Says what was measured, such as `toy_cnn, fp16, 1 thread`, or of two sides `fp16 → int8`."""
+    names = [run.name for run, _ in sides]
+    precisions = [experiment.program.precision for _, experiment in sides]
+    threads = [experiment.threads for _, experiment in sides]
+    facts = [" → ".join(filter(None, dict.fromkeys(values))) for values in (names, precisions)]
+    if None not in threads:
+        counts = list(dict.fromkeys(map(str, threads)))
+        unit = "thread" if counts == ["1"] else "threads"
+        facts.append(f"{' → '.join(counts)} {unit}")
+    return ", ".join(filter(None, facts))
+
+
+def _describe_pair(comparison: Comparison) -> str:
+    """Says what two sides are, and by what they differ."""
+    sides = ((side.run, side.experiment) for side in (comparison.baseline, comparison.candidate))
+    setup, pair = describe_setup(*sides), comparison.short_name
+    return setup if pair in setup.split(", ") else f"{setup}, {pair}"
+
+
 def describe_comparison(comparison: Comparison) -> str:
     """Returns the comparison's headline."""
+    pair = _describe_pair(comparison)
     if comparison.times is None:
-        return f"{comparison.name}: emulated, so only structure and kernels are compared"
+        return f"{pair}: emulated, so only structure and kernels are compared"
     if comparison.latency is None:
-        return f"{comparison.name}: not timed without tracer, so there is no verdict"
+        return f"{pair}: not timed without tracer, so there is no verdict"
     wrong = "" if comparison.outputs_agree else "different results; "
     if comparison.wrong:
         wrong = "WRONG OUTPUTS, so no time counts; "
     objection = objection_to(comparison)
     if objection:
         speed = f"speed-up {format_speed_up(comparison.latency)}"
-        return f"{comparison.name}: {wrong}questionable, {speed}: {objection}"
-    return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
+        return f"{pair}: {wrong}questionable, {speed}: {objection}"
+    return f"{pair}: {wrong}{describe_effect(comparison.latency)}"
 
 
 def objection_to(comparison: Comparison) -> str:
@@ -106,9 +128,7 @@ def describe_plainly(comparison: Comparison) -> str:
     if steady is None:
         return ""
     now, then = (format_duration(value) for value in (steady.candidate, steady.baseline))
-    changed = _what_changed(before, after)
-    if before.name == after.name:
-        changed = f"In {comparison.side_names[1]}"
+    changed = _what_changed(comparison)
     meaning = _MEANINGS[effect.verdict]
     if effect.p_value is None:
         meaning = ", but one run a side cannot tell that from another run of the same thing."
@@ -119,13 +139,14 @@ def describe_plainly(comparison: Comparison) -> str:
     return f"{changed} an inference takes {now} instead of {then}{meaning}"
 
 
-def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
+def _what_changed(comparison: Comparison) -> str:
     """Names the one thing that differs, where it is one."""
+    before, after = comparison.baseline.experiment, comparison.candidate.experiment
     if before.sme != after.sme and before.threads == after.threads and after.sme in _MODES:
         return _MODES[after.sme]
     if before.sme == after.sme and before.threads != after.threads and after.threads:
         return f"With {count_of(after.threads, 'thread')}"
-    return f"In {after.name}"
+    return f"In {comparison.short_names[1]}"
 
 
 def badge_of(comparison: Comparison) -> str:
@@ -152,6 +173,18 @@ class Headline:
     """The same for someone who has never profiled."""
     caution: str = ""
     detail: str = ""
+
+    @property
+    def detail_sentence(self) -> str:
+        """The detail as a sentence of its own."""
+        return (
+            f"{self.detail[:1].upper()}{self.detail[1:].removesuffix('.')}." if self.detail else ""
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The first line of every answer: what was measured, and what came out."""
+        return f"{self.text}. {self.plain}" if self.plain else f"{self.text}."
 
 
 class VerdictTile(NamedTuple):
@@ -193,15 +226,22 @@ def head_of(assessment: Assessment) -> Headline:
     return Headline(
         figure=figure,
         badge=_single_experiment_badge(assessment),
-        text=primary.name,
-        plain=(f"An inference takes {figure}. " if figure != MISSING else "")
-        + (
-            "There is one experiment, and nothing to compare it with."
-            if len(assessment.run.experiments) == 1
-            else f"None of the {len(assessment.run.experiments)} experiments was compared."
-        ),
+        text=_describe_single(assessment)
+        + (f": an inference takes {figure}" if figure != MISSING else ""),
+        plain="No baseline: one configuration was measured."
+        if len(assessment.run.experiments) == 1
+        else f"None of the {len(assessment.run.experiments)} experiments was compared.",
         detail=_describe_interval(latency.steady) if latency else "",
     )
+
+
+def _describe_single(assessment: Assessment) -> str:
+    """Says what an experiment alone is; its name where there are others."""
+    primary = assessment.primary.experiment
+    setup = describe_setup((assessment.run, primary))
+    if len(assessment.run.experiments) > 1:
+        return f"{setup}, {primary.name}"
+    return f"{setup}, {SME_LABELS[primary.sme]}" if primary.sme in SME_ON else setup
 
 
 def _test_of(effect: Effect) -> str:
@@ -222,6 +262,8 @@ def _describe_interval(steady: BlockedMedian) -> str:
     between = format_interval(interval.low, interval.high)
     if steady.doubt:
         return f"interval of the median {between}, less sure than 95 %: {steady.doubt}"
+    if steady.assumes:
+        return f"95 % interval of the median {between}, {steady.assumes}"
     return f"95 % interval of the median {between}"
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from etprof.analysis.assessment import Assessment
+    from etprof.analysis.findings.finding import Finding
     from etprof.tables.alternatives import RunsSideBySide
     from etprof.tables.report import Report
     from etprof.tables.table import Section, Table, Visibility
@@ -62,9 +63,8 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
         yield from (f"> **Wrong outputs.** {escape(report.alarm)}", "")
     if report.warning:
         yield from (f"> **Not representative.** {escape(report.warning)}", "")
-    if head.plain:
-        yield from (escape(head.plain), "")
-    yield from (f"**{escape(head.badge)}**: {escape(head.text)}. {escape(head.detail)}", "")
+    yield from (escape(head.sentence), "")
+    yield from (f"**{escape(head.badge)}** {escape(head.detail_sentence)}".rstrip(), "")
     yield from markdown_rows(("", "", ""), report.tiles)
     yield from _findings(report)
     for section in report.sections:
@@ -102,10 +102,12 @@ def _section(section: Section) -> Iterator[str]:
 
 def _findings(report: Report) -> Iterator[str]:
     yield from ("## Findings: what to do next", "")
-    for finding in report.findings:
-        title = f"- **{finding.rule} {escape(finding.title)}** {escape(gain_text(finding))}"
-        yield f"{title.rstrip()}: {escape(finding.summary)}"
-        yield f"  Do: {escape(finding.action)}. Explained in {finding.guide}."
+    for group in report.findings:
+        yield f"- {_said(group.lead)}"
+        if group.lead.action:
+            yield f"  Do: {escape(group.lead.action)}."
+        yield f"  Explained in {group.lead.guide}."
+        yield from (f"  - {_said(finding)}" for finding in group.others)
     if not report.findings:
         yield "No findings."
     if report.answers.rows:
@@ -113,6 +115,11 @@ def _findings(report: Report) -> Iterator[str]:
         yield from ("", reference_heading, "", *markdown_table(report.answers))
     silent = "; ".join(report.silent) or "none"
     yield from ("", f"Checks that found nothing: {silent}.", "")
+
+
+def _said(finding: Finding) -> str:
+    title = f"**{finding.rule} {escape(finding.title)}** {escape(gain_text(finding))}"
+    return f"{title.rstrip()}: {escape(finding.summary)}"
 
 
 def markdown_table(table: Table, visibility: Visibility = "everywhere") -> list[str]:

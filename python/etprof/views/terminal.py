@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.tables.findings import FindingGroup
     from etprof.tables.table import Section, Table, Value
     from etprof.views.cells import Cell, ShownColumn
 
@@ -38,27 +39,25 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     """Returns the report of a run or an ETDump; tables are cut to `top` rows."""
     report = report_of(assessment, "terminal")
     head = report.head
-    renderables: list[RenderableType] = [
-        folded_text(_describe(experiment), style="bold")
-        for experiment in assessment.run.experiments
-    ]
+    renderables: list[RenderableType] = []
     if report.alarm:
-        renderables.insert(0, folded_text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
-    renderables.append(folded_text(f"{head.text}. {head.plain}".rstrip()))
+        renderables.append(folded_text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
+    renderables.append(folded_text(head.sentence, style="bold"))
     if head.caution:
         renderables.append(folded_text(f"Conditions {head.caution}", style="yellow"))
+    elif head.detail:
+        renderables.append(folded_text(head.detail_sentence))
     if report.warning:
         renderables.append(folded_text(f"Not representative. {report.warning}", style="yellow"))
-    renderables += terminal_sections(report.sections, top=top)
-    renderables += [folded_text(f"Note: {note}", style="yellow") for note in report.notes]
-    if not report.findings:
+    if report.findings:
+        renderables += [_findings_heading(report.findings), *map(_finding, report.findings)]
+    else:
         checks = "; ".join(report.silent) or "none"
-        return Group(*renderables, folded_text(f"No findings. Checks: {checks}"))
-    return Group(
-        *renderables,
-        _findings_heading(report.findings),
-        *map(_finding, report.findings),
-    )
+        renderables.append(folded_text(f"No findings. Checks: {checks}"))
+    renderables += [folded_text(_describe(each)) for each in assessment.run.experiments]
+    renderables += terminal_sections(report.sections, top=top)
+    notes = (folded_text(f"Note: {note}", style="yellow") for note in report.notes)
+    return Group(*renderables, *notes)
 
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
@@ -96,16 +95,22 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _findings_heading(findings: Sequence[Finding]) -> FoldedText:
-    page, _, _ = findings[0].guide.partition("#")
+def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
+    page, _, _ = groups[0].lead.guide.partition("#")
     return folded_text(("Findings", "bold"), f", explained in {page}")
 
 
-def _finding(finding: Finding) -> FoldedText:
-    return folded_text(
+def _finding(group: FindingGroup) -> FoldedText:
+    action = f"\n   Do: {group.lead.action}" if group.lead.action else ""
+    others = [part for finding in group.others for part in ("\n   Also ", *_said(finding))]
+    return folded_text(*_said(group.lead), action, *others)
+
+
+def _said(finding: Finding) -> tuple[tuple[str, str], str, str]:
+    return (
         (f"{finding.rule} {finding.title}", SEVERITY_STYLES[finding.severity]),
         f" {gain_text(finding)}".rstrip(),
-        f": {finding.summary} ({finding.experiment})\n   Do: {finding.action}",
+        f": {finding.summary} ({finding.experiment})",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.launch_state import load_average
 from etprof.base.errors import UsageError
-from etprof.base.text import clean
+from etprof.base.text import as_operand, clean, command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -265,4 +265,11 @@ def refuse_unlike(baseline: Side, candidate: Side, allowed: Collection[str]) -> 
             f"{'; '.join(map(str, refused))}; measure them alike, or compare all the same with "
             f"{flags}"
         )
+        before, after = (_of_model(side, "name") for side in (baseline, candidate))
+        if before and after and before != after:
+            reference, subject = (
+                as_operand(clean(str(side.run.source))) for side in (baseline, candidate)
+            )
+            command = command_line("report", subject, "--reference", reference)
+            msg += f"; to set {after} beside another model, use `{command}`"
         raise UsageError(msg)

@@ -20,6 +20,7 @@ from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.output_check import (
     OutputCheck,
     compare_outputs,
+    describe_mismatches,
     mode_tolerance_db,
     program_tolerance_db,
 )
@@ -33,6 +34,8 @@ from etprof.analysis.split.cold_start import (
 )
 from etprof.analysis.split.operators import add_parts, category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
+from etprof.base.records import SME_LABELS
+from etprof.base.text import what_differs
 from etprof.run.accuracy import export_place
 from etprof.statistics.effect import DEFAULT_MARGIN, Effect, judge
 from etprof.statistics.launch_ratio import LaunchRatio, ratio_of_launches
@@ -176,10 +179,39 @@ class Comparison:
         return names_of(self.baseline, self.candidate)
 
     @property
+    def short_names(self) -> tuple[str, str]:
+        """The same, shortened to what differs; SME modes in words."""
+        before, after = what_differs(*self.side_names)
+        return _in_words(before, self.baseline), _in_words(after, self.candidate)
+
+    @property
+    def short_name(self) -> str:
+        """The pair's name for people."""
+        return " → ".join(self.short_names)
+
+    @property
+    def wrong_outputs(self) -> tuple[str, ...]:
+        """What is wrong with the outputs, in words; of two programs, only by their own verdicts.
+
+        Empty where the measurement was told to go on all the same: then every page has a banner.
+        """
+        settings = [s.provenance.settings for s in (self.baseline, self.candidate) if s.provenance]
+        if any(each.allow_inaccurate for each in settings):
+            return ()
+        checks = self.outputs if run_one_program(self.baseline, self.candidate) else ()
+        return (*(verdict.text for verdict in self.wrong), *describe_mismatches(checks))
+
+    @property
     def steady(self) -> LedgerEntry | None:
         """Steady latency of both sides, whose ratio the speed-up is."""
         ledger = self.times.ledger if self.times else ()
         return next((quantity for quantity in ledger if quantity.label == STEADY_ENTRY), None)
+
+
+def _in_words(name: str, side: Side) -> str:
+    """Writes the mode that a shortened name begins with as people do, such as `SME2 512`."""
+    mode, *others = name.split("_")
+    return " ".join([SME_LABELS[mode], *others]) if mode == side.experiment.sme else name
 
 
 def compare_sides(

@@ -68,7 +68,7 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
     steps = [command] if command else []
     steps += [f"`--dtype {name}`" for name in better]
     return Finding(
-        title="Another export puts more on SME2",
+        title="More operators could use SME2",
         severity="medium",
         summary=(
             f"{len(now)} {of}, with {_work(now, products)}, have an SME2 kernel as the model is "
@@ -76,8 +76,8 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
         ),
         evidence=tuple(rows),
         action=(
-            f"export with {' or '.join(steps)}, and compare outputs and times: this is predicted, "
-            "and says nothing of speed"
+            f"export with {' or '.join(steps)}, and compare outputs and times: coverage is "
+            "predicted, speed is not"
         ),
     )
 

@@ -17,12 +17,13 @@ from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
+    from etprof.analysis.findings.finding import Severity
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.operators import OverheadRow
     from etprof.run.delegation import MethodReport
 
 
-@rule("F5", "fallback to portable kernels")
+@rule("F5", "fallback to portable kernels", is_timed=False)
 def find_fallback(subject: Subject) -> Finding | None:
     """Portable kernels take time, or cheap ones cut the delegate into pieces."""
     portable = subject.select(lambda detail: not detail.row.is_delegated)
@@ -32,24 +33,41 @@ def find_fallback(subject: Subject) -> Finding | None:
         return None
     if not delegated:
         return _nothing_delegated(subject, portable)
+    calls = len({detail.row.instruction_id for detail in delegated})
+    if not subject.is_timed:
+        return _fallback(
+            subject, portable, "medium" if calls == 1 else "high", f"; {_calls(calls)}"
+        )
     splitting = _splitting(subject)
     is_large = subject.reaches(portable, limits.portable_share)
     if not is_large and not (splitting and subject.reaches(portable, limits.pair_share)):
         return None
+    cut = f", cut apart by {count_of(len(splitting), 'cheap operator')}" if splitting else ""
+    severity: Severity = (
+        "high" if subject.reaches(portable, 2 * limits.portable_share) else "medium"
+    )
+    weight = f": {subject.weigh(portable)}; {_calls(calls)}{cut}"
+    return _fallback(subject, portable, severity, weight)
+
+
+def _calls(count: int) -> str:
+    return count_of(count, "delegate call")
+
+
+def _fallback(
+    subject: Subject, portable: list[OperatorDetail], severity: Severity, weight: str
+) -> Finding:
     remedy = describe_remedy(subject, portable)
-    calls = len({detail.row.instruction_id for detail in delegated})
     action = (
         f"change the model or the export so that they are delegated: {remedy}"
         if remedy
         else "change the model or the export so that they are delegated; the delegation report "
         "that `etprof export` writes says why each was left out"
     )
-    cut = f", cut apart by {count_of(len(splitting), 'cheap operator')}" if splitting else ""
     return Finding(
         "Operators fall back to portable kernels",
-        "high" if subject.reaches(portable, 2 * limits.portable_share) else "medium",
-        f"{count_of(len(portable), 'operator')} outside the delegate: {subject.weigh(portable)}; "
-        f"{count_of(calls, 'delegate call')}{cut}.",
+        severity,
+        f"{count_of(len(portable), 'operator')} outside the delegate{weight}.",
         action,
         (*show_causes(portable), *subject.show(portable)),
         subject.claim(portable),
@@ -153,8 +171,8 @@ def _overhead_action(subject: Subject, calls: int) -> str:
         remedy_text = f": {remedy}" if remedy else ""
         return f"merge delegate calls by having the operators between them delegated{remedy_text}"
     return (
-        "compute more in an inference, such as a larger batch: the program is one delegate call at "
-        "most, so that nothing is left to merge"
+        "only one delegate call, so this is overhead inside it: remove small operators, or batch "
+        "several inputs"
     )
 
 

@@ -85,6 +85,7 @@ class Finding:
     severity: Severity
     summary: str
     action: str
+    """What to do; empty where nothing can be done."""
     evidence: tuple[EvidenceRow, ...] = ()
     claims: Mapping[int, float] = field(default_factory=dict)
     """What it could gain at most: the share of each part of the split, by its place among them."""

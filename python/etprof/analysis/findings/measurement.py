@@ -78,17 +78,25 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     limits = subject.thresholds
     if noise.is_steady(limits.variation, limits.drift):
         return None
-    spreads = [("launches", noise.between), ("inferences inside a launch", noise.within)]
-    (most, largest), (least, smallest) = sorted(spreads, key=lambda spread: -spread[1])
+    figures = sorted(
+        (
+            (noise.between / limits.variation, _spread_text("launches", noise.between)),
+            (noise.within / limits.variation, _spread_text("inferences inside a launch", noise.within)),
+            (abs(noise.drift) / limits.drift, f"the second half of the launches is {noise.trend}"),
+        ),
+        reverse=True,
+    )  # fmt: skip
+    # The worst beside its limit leads; what is within its limit is evidence.
+    bad = [text for excess, text in figures if excess > 1]
+    summary = "; ".join(bad)
     return Finding(
         title="The measurement is noisy",
         severity="medium",
-        summary=(
-            f"{most[0].upper()}{most[1:]} vary by {format_share(largest)} (standard deviation ÷ "
-            f"mean), {least} by {format_share(smallest)}, and the second half of "
-            f"the launches is {noise.trend}. Intervals and verdicts allow for this noise."
-        ),
+        summary=f"{summary[0].upper()}{summary[1:]}. Intervals and verdicts allow for this noise.",
         evidence=(
+            EvidenceRow("spread of launches", format_share(noise.between)),
+            EvidenceRow("spread inside a launch", format_share(noise.within)),
+            EvidenceRow("second half of the launches", noise.trend),
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
         ),
@@ -97,6 +105,10 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
             "blocks"
         ),
     )
+
+
+def _spread_text(things: str, spread: float) -> str:
+    return f"{things} vary by {format_share(spread)} (standard deviation ÷ mean)"
 
 
 def _thread_map(subject: Subject) -> ThreadMap | None:

@@ -100,9 +100,8 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
             f"outer products, at a vector length of {expensive[0].first.svl_bits} bits."
         ),
         action=(
-            f"give them more outputs: what is packed is read once for every {columns} columns, and "
-            "with twice as many packing costs half as much beside the product; join layers that "
-            "read the same input; measure with SME off too, for counts are no time"
+            f"join layers that read the same input: each packed row serves {columns} columns, so "
+            "twice the outputs halve the packing; compare the latency with SME off"
         ),
         evidence=tuple(
             EvidenceRow(

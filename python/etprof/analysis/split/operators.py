@@ -30,7 +30,7 @@ from etprof.etdump.plausibility import LOAD_EVENTS, Role
 from etprof.statistics.two_samples import mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -140,7 +140,11 @@ class OverheadRow:
     label: str
     operator_class: OperatorClass
     times: PartTimes
-    name = property(lambda self: str(self.label))
+
+    @property
+    def name(self) -> str:
+        """As people read it."""
+        return self.label
 
 
 @dataclass(frozen=True)
@@ -171,11 +175,6 @@ class OperatorSplit:
     """Operators that the category table does not have, and events that are no operators."""
     left_out: ExcludedExecutions
     """Executions of the file that are not in here."""
-
-    def located(self, locations: Iterable[str | None]) -> OperatorSplit:
-        """Returns the same with where each row comes from."""
-        located = zip(self.rows, locations, strict=True)
-        return replace(self, rows=tuple(replace(row, location=at) for row, at in located))
 
     @property
     def entries(self) -> tuple[OperatorRow | OverheadRow, ...]:

@@ -261,7 +261,7 @@ def reconnect(serial: str) -> None:
 def choose_device(serial: str | None = None) -> Adb:
     """Returns the device `serial`, ANDROID_SERIAL's, or the only one, ready for commands.
 
-    Raises UsageError when that is none or several, TargetError when it is not ready.
+    Raises UsageError when that is one of several, TargetError when there is none or it is not ready.
     """
     requested_serial = serial or os.environ.get("ANDROID_SERIAL")
     deadline = time.monotonic() + _WAIT_S
@@ -288,15 +288,15 @@ def lockable_device(adb: Adb) -> MeasuredDevice:
 
 
 def _pick(devices: list[AttachedDevice], serial: str | None) -> AttachedDevice:
-    """Returns the one device that is meant; raises UsageError."""
+    """Returns the one device that is meant; raises TargetError without it, UsageError for several."""
     listed = ", ".join(device.text for device in devices) or "none"
     if serial is not None:
         for device in devices:
             if device.serial == serial:
                 return device
-        raise UsageError(f"device {serial} is not attached; attached: {listed}")
+        raise TargetError(f"device {serial} is not attached; attached: {listed}")
     if not devices:
-        raise UsageError(
+        raise TargetError(
             "no Android device is attached; allow USB debugging on one and plug it in, or connect "
             "to one on the network: `etprof device list --connect HOST:PORT`"
         )

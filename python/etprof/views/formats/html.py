@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.tables.findings import FindingGroup
     from etprof.tables.table import Section, Table, Value
     from etprof.views.cells import ShownColumn
     from etprof.views.charts import Bar
@@ -108,7 +109,8 @@ def _run_view(assessment: Assessment, key: str) -> View:
     return {
         **vars(report),
         "key": key,
-        "finding_anchors": _anchors([finding.rule for finding in report.findings]),
+        "links": report.links,
+        "findings": _findings_view(report.findings),
         "answers": _table_view(report.answers, "") if report.answers.rows else None,
         "sections": [_section_view(section) for section in report.sections],
         "facts": shown_rows(report.facts, "page"),
@@ -163,6 +165,7 @@ def _section_view(section: Section) -> View:
         "says": section.says,
         "tables": tables,
         "lines": section.lines,
+        "is_folded": section.is_folded,
         "is_sortable": section.anchor == _SORTABLE and bool(tables),
     }
 
@@ -197,6 +200,16 @@ def _table_view(table: Table, heading: str) -> View:
             )
         ],
     }
+
+
+def _findings_view(groups: Sequence[FindingGroup]) -> list[View]:
+    """Returns each group's findings with their anchors, the worst first."""
+    found = [finding for group in groups for finding in (group.lead, *group.others)]
+    anchored = iter(zip(found, _anchors([finding.rule for finding in found]), strict=True))
+    return [
+        {"lead": next(anchored), "others": [next(anchored) for _ in group.others]}
+        for group in groups
+    ]
 
 
 def _anchors(rules: Sequence[str]) -> list[str]:
