@@ -94,6 +94,34 @@ def test_a_program_is_drawn_by_modules_and_by_delegates(
     assert {"delegate 0 (XnnpackBackend)", "outside delegates"} <= places
 
 
+def test_partitions_and_quantised_clusters_are_coloured(
+    command: Command, files: ExportedFiles, tmp_path: Path
+) -> None:
+    """M3-6: neither was."""
+    modules, delegates = draw(command, files.pte)
+    colours = {
+        each["id"]: (each["style"] or {}).get("backgroundColor") for each in modules["nodes"]
+    }
+    assert colours["aten_convolution_default"] != colours["aten_mean_dim"] == "#bdbdbd"
+    boxes = {
+        each["namespaceRegex"]: each["backgroundColor"] for each in delegates["groupNodeConfigs"]
+    }
+    assert boxes["^outside\\ delegates$"] == "#bdbdbd"
+    # AND the program alone is coloured by its export
+    (parts,) = colour(command, files.pte)["result"]
+    assert parts["results"]["aten_mean_dim"] == {
+        "value": "outside delegates", "bgColor": "#bdbdbd", "textColor": None,
+    }  # fmt: skip
+    quantised = export_model(ExportRequest("toy_cnn", "int8", outdir=tmp_path))
+    (collection,) = command("etprof", "convert", quantised.pte, settings={})["graphCollections"]
+    *_, clusters = collection["graphs"]
+    assert clusters["id"] == "by quantised cluster"
+    places = {each["namespace"] for each in clusters["nodes"]}
+    assert "cluster 0: convolution, relu" in places
+    names = [each["name"] for each in colour(command, quantised.pte)["result"]]
+    assert names == ["partitions", "quantised clusters"]
+
+
 def test_a_run_has_times_and_routes_at_its_nodes(
     command: Command, files: ExportedFiles, run: Path
 ) -> None:
@@ -112,7 +140,8 @@ def test_a_run_has_times_and_routes_at_its_nodes(
     own = colour(command, recorded)
     assert own == colour(command, files.pte, run)
     assert own["error"] == ""
-    times, routes = own["result"]
+    times, routes, parts = own["result"]
+    assert parts["name"] == "partitions"
     assert times["name"].endswith(" us")
     assert times["results"].keys() | routes["results"].keys() <= nodes.keys()
     assert {each["value"] for each in routes["results"].values()} == {"excluded"}
@@ -121,7 +150,7 @@ def test_a_run_has_times_and_routes_at_its_nodes(
 def test_what_cannot_be_read_is_said(
     command: Command, files: ExportedFiles, run: Path, tmp_path: Path
 ) -> None:
-    assert "stands in no run directory" in colour(command, files.pte)["error"]
+    assert "stands in no run directory" in colour(command, tmp_path / "x.etdump")["error"]
     assert "stands in no run directory" in colour(command, files.pte, "/nowhere/x\n\x1b")["error"]
     alone = tmp_path / "alone.pte"
     shutil.copy2(files.pte, alone)

@@ -7,6 +7,7 @@ of the same program, PyTorch's own adapter's too, by a run.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +28,6 @@ from etprof.base.files import expand_home
 from etprof.base.text import clean
 from etprof.model_explorer.run_graph import (
     COLOURS,
-    OUTSIDE,
-    delegate_of,
     delegate_times,
     details_by_node,
     facts_of,
@@ -39,6 +38,13 @@ from etprof.model_explorer.run_graph import (
     sme_routes,
 )
 from etprof.views.formats.model_explorer import node_data
+from etprof.views.partitions import (
+    OUTSIDE,
+    delegate_of,
+    node_groups,
+    partitions,
+    quantised_clusters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,12 +52,13 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.insight import ExperimentInsight
     from etprof.run.delegation import GraphOperator, MethodReport
+    from etprof.views.partitions import GroupMember
 
 _RUN: Final = "run"
 
 
 class ProgramAdapter(Adapter):  # type: ignore[misc]
-    """Draws a program by its modules and by its delegates."""
+    """Draws a program by its modules, by its delegates and by what quantisation joins, in colours."""
 
     metadata = AdapterMetadata(
         id="etprof",
@@ -61,7 +68,7 @@ class ProgramAdapter(Adapter):  # type: ignore[misc]
     )
 
     def convert(self, model_path: str, settings: Mapping[str, object]) -> dict[str, list[Any]]:
-        """Returns two graphs of each method: grouped by modules, and by delegates."""
+        """Returns a graph of each method for each way to group it."""
         del settings
         path = Path(model_path)
         if path.suffix == ".pte":
@@ -84,23 +91,46 @@ def _draw(name: str, report: MethodReport, experiments: Sequence[ExperimentInsig
     for insight in experiments:
         for delegate, duration in delegate_times(insight, report).items():
             sums.setdefault(delegate, {})[f"{insight.experiment.name}: operators"] = duration
-    return graph_builder.GraphCollection(
-        label=name,
-        graphs=[
-            graph_builder.Graph(id="by module", nodes=_nodes(report, experiments, modules)),
+    parts, clusters = partitions(report), quantised_clusters(report)
+    graphs = [
+        graph_builder.Graph(id="by module", nodes=_nodes(report, experiments, modules, parts)),
+        graph_builder.Graph(
+            id="by delegate",
+            nodes=_nodes(report, experiments, delegates, parts),
+            groupNodeAttributes=sums or None,
+            groupNodeConfigs=_group_colours(parts),
+        ),
+    ]
+    if clusters:
+        namespaces = {o.name: clusters[o.name].group if o.name in clusters else ""
+                      for o in report.operators}  # fmt: skip
+        graphs.append(
             graph_builder.Graph(
-                id="by delegate",
-                nodes=_nodes(report, experiments, delegates),
-                groupNodeAttributes=sums or None,
-            ),
-        ],
-    )
+                id="by quantised cluster",
+                nodes=_nodes(report, experiments, namespaces, clusters),
+                groupNodeConfigs=_group_colours(clusters),
+            )
+        )
+    return graph_builder.GraphCollection(label=name, graphs=graphs)
+
+
+def _group_colours(members: Mapping[str, GroupMember]) -> list[Any]:
+    """Returns the colour of each group for the box around it."""
+    return [
+        graph_builder.GroupNodeConfig(
+            namespaceRegex=f"^{re.escape(member.group)}$", backgroundColor=member.colour
+        )
+        for member in dict.fromkeys(members.values())
+    ]
 
 
 def _nodes(
-    report: MethodReport, experiments: Sequence[ExperimentInsight], namespaces: Mapping[str, str]
+    report: MethodReport,
+    experiments: Sequence[ExperimentInsight],
+    namespaces: Mapping[str, str],
+    members: Mapping[str, GroupMember],
 ) -> list[Any]:
-    """Returns the operators, and what they read that none of them made."""
+    """Returns the operators in the colours of their groups, and what they read that none of them made."""
     measured = [(insight, details_by_node(insight)) for insight in experiments]
     nodes, external_inputs = [], dict[str, str]()
     for operator in report.operators:
@@ -115,7 +145,7 @@ def _nodes(
             for name in operator.inputs
             if name not in {**namespaces, **external_inputs}
         }
-        nodes.append(_node(operator, namespace, facts))
+        nodes.append(_node(operator, namespace, facts, members.get(operator.name)))
     values = [
         graph_builder.GraphNode(
             id=name, label=name, namespace=namespace if namespace != OUTSIDE else ""
@@ -125,12 +155,15 @@ def _nodes(
     return [*values, *nodes]
 
 
-def _node(operator: GraphOperator, namespace: str, facts: Mapping[str, str]) -> Any:  # noqa: ANN401
+def _node(
+    operator: GraphOperator, namespace: str, facts: Mapping[str, str], member: GroupMember | None
+) -> Any:  # noqa: ANN401
     shape = [] if operator.shape is None else ["×".join(map(str, operator.shape))]
     return graph_builder.GraphNode(
         id=operator.name,
         label=operator.operator.split(".")[0],
         namespace=namespace,
+        style=graph_builder.GraphNodeStyle(backgroundColor=member.colour) if member else None,
         attrs=[graph_builder.KeyValue(key=key, value=value) for key, value in facts.items()],
         incomingEdges=[
             graph_builder.IncomingEdge(sourceNodeId=name, targetNodeInputId=str(number))
@@ -146,12 +179,12 @@ def _node(operator: GraphOperator, namespace: str, facts: Mapping[str, str]) -> 
 
 
 class RunProvider(NodeDataProvider):  # type: ignore[misc]
-    """Colours a graph by a run: times, difference, speed-up, and whether it runs on SME."""
+    """Colours a graph by its partitions, and by a run: times, difference, speed-up, SME."""
 
     metadata = NodeDataProviderMetadata(
         id="etprof_run",
-        name="etprof: times and SME",
-        description="Times of each side, difference, speed-up, and which operators run on SME",
+        name="etprof: times, SME and partitions",
+        description="Times of each side, difference, speed-up, what runs on SME, partitions and clusters",
         icon="speed",
     )
 
@@ -176,14 +209,32 @@ class RunProvider(NodeDataProvider):  # type: ignore[misc]
         config_values: Mapping[str, object],
         graph: object = None,
     ) -> Any:  # noqa: ANN401
-        """Returns the quantities of the run, or what is wrong with it."""
+        """Returns partitions, and the quantities of the run; or what is wrong with it."""
         del provider_id, graph_id, graph
         run_path = str(config_values.get(_RUN) or "").strip()
         try:
-            assessment, _ = read_run(find_run(expand_home(run_path or model_path)))
+            if not run_path and model_path.endswith(".pte"):
+                # Of a program alone, what its export says.
+                (report, *_) = read_methods(Path(model_path)).values()
+                return NodeDataProviderResult(result=_groups(report))
+            assessment, report = read_run(find_run(expand_home(run_path or model_path)))
         except EtprofError as error:
             return NodeDataProviderResult(error=clean(str(error)))
-        return NodeDataProviderResult(result=_quantities(assessment))
+        return NodeDataProviderResult(result=[*_quantities(assessment), *_groups(report)])
+
+
+def _groups(report: MethodReport) -> list[Any]:
+    """Returns what each node is in: a partition, and a cluster that quantisation joins."""
+    return [
+        node_data_builder.GraphNodeData(
+            name=name,
+            results={
+                key: node_data_builder.NodeDataResult(value=member.group, bgColor=member.colour)
+                for key, member in members.items()
+            },
+        )
+        for name, members in node_groups(report).items()
+    ]
 
 
 def _quantities(assessment: Assessment) -> list[Any]:

@@ -13,6 +13,7 @@ from etprof.base.units import format_count, format_duration, format_share
 from etprof.importing.bare_etdump import load_source
 from etprof.run.delegation import find_method_report, read_delegation
 from etprof.run.manifest import MANIFEST
+from etprof.views.partitions import OUTSIDE, delegate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
     from etprof.run.delegation import GraphOperator, MethodReport
 
-OUTSIDE: Final = "outside delegates"
 COLOURS: Final = {
     "proven": "#1a9850", "named": "#a6d96a", "excluded": "#d73027", "unknown": "#bdbdbd",
 }  # fmt: skip
@@ -63,15 +63,6 @@ def details_by_node(insight: ExperimentInsight) -> dict[str, list[OperatorDetail
         for name in detail.attribution.graph_operators if detail.attribution else ():
             details_of.setdefault(name, []).append(detail)
     return details_of
-
-
-def delegate_of(report: MethodReport, operator: GraphOperator) -> str:
-    """Names the delegate call that holds an operator."""
-    number = operator.delegate
-    if number is None:
-        return OUTSIDE
-    has_backend = number < len(report.delegates)
-    return f"delegate {number}" + (f" ({report.delegates[number].backend})" if has_backend else "")
 
 
 def facts_of(report: MethodReport, operator: GraphOperator) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Node data for Model Explorer: times of off, on, difference and speed-up on the model's graph.
+"""Node data for Model Explorer: times, difference, speed-up, partitions and quantised clusters.
 
 Keys are the node names of the exported program, which Model Explorer's ExecuTorch and PyTorch
 adapters use as node ids. Operators inside the delegate are there too: their times come through the
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.run.directory import safe_name
 from etprof.views.formats import Format
+from etprof.views.partitions import node_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,21 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
     return {name: {"name": name, **nodes} for name, nodes in data.items()}
 
 
+def group_data(assessment: Assessment) -> dict[str, Any]:
+    """Returns one document for each grouping of the nodes, by its name, in the groups' colours."""
+    report = assessment.primary.experiment.program.report if assessment.is_split else None
+    return {
+        name: {
+            "name": name,
+            "results": {
+                node: {"value": member.group, "bgColor": member.colour}
+                for node, member in members.items()
+            },
+        }
+        for name, members in (node_groups(report) if report else {}).items()
+    }
+
+
 def _node_times(insight: ExperimentInsight) -> dict[str, float]:
     """Sums mean times by node of the exported graph, in µs."""
     times: dict[str, float] = {}
@@ -70,6 +86,6 @@ def describe_nodes(values: Mapping[str, float], gradient: list[dict[str, Any]]) 
 FORMAT = Format(
     of_run=lambda run: {
         f"report_model_explorer_{safe_name(name)}.json": document
-        for name, document in node_data(run).items()
+        for name, document in {**node_data(run), **group_data(run)}.items()
     }
 )
