@@ -40,8 +40,7 @@ _OF_AN_ETDUMP = "what an ETDump holds, for users of the reader"
 UNREAD_FIELDS = {
     "BundleCheck.relative_tolerance": _FOR_PEOPLE, "CheckedOutput.snr_db_converted": _FOR_PEOPLE,
     "CheckedOutput.top1_agreement": _FOR_PEOPLE,
-    "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.ptd": _FOR_PEOPLE,
-    "ExportManifest.stages": _FOR_PEOPLE,
+    "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.stages": _FOR_PEOPLE,
     "LaunchRecord.layout_shift_bytes": "people read it in a manifest, to see what a launch drew",
     "MemoryPlan.peak_node": _FOR_PEOPLE, "MemoryPlan.tensors_at_peak": _FOR_PEOPLE,
     "MethodSummary.delegated_operator_share": _FOR_PEOPLE,

@@ -17,17 +17,23 @@ from hypothesis import strategies as st
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
+from etprof.run.delegation import DelegationReport
 from etprof.run.load import Run
+from etprof.run.optimization import Optimization
+from etprof.run.peaks import Peaks
+from etprof.run.program import ExportManifest
 from etprof.tables import findings, report
 from etprof.tables.findings import command_in
 from etprof.views.json_figures import DOCUMENTS
-from tests.json_numbers import numbers_in, undeclared
+from tests.json_numbers import numbers_in, numbers_of, undeclared, without_figure
 from tests.known_runs import on_off_run, write_run
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import SME2_KERNEL, Capabilities, Noise, Operator, RunSpec
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from etprof.statistics.summary import BlockedMedian
 
 NOISY = Noise(run=0.02, block=0.08, call=0.05)
@@ -257,6 +263,24 @@ def test_every_number_in_json_has_unit_and_basis(
         for ending in ("ns", "ms", "bytes", "bits"):
             if figure.path.rstrip("[]").endswith(f"_{ending}"):
                 assert figure.unit == ending, figure
+
+
+@pytest.mark.parametrize(
+    ("command", "under", "record"),
+    [
+        ("export", ("manifest",), ExportManifest), ("export", ("delegation",), DelegationReport),
+        ("optimize", (), Optimization), ("calibrate --peaks", (), Peaks),
+    ],
+)  # fmt: skip
+def test_every_number_of_a_record_in_json_is_declared(
+    command: str, under: tuple[str, ...], record: type[BaseModel]
+) -> None:
+    """U3-5: also those that no run here has; and nothing is declared that is not there."""
+    paths = {(*under, *path) for path in numbers_of(record)}
+    assert without_figure(command, paths) == []
+    figures = [f for f in DOCUMENTS[command] if f.path.startswith(".".join(under))]
+    declared = {tuple(f.path.replace("[]", ".[]").split(".")) for f in figures}
+    assert declared == paths
 
 
 def points_in(value: Any) -> Iterator[tuple[float, float, float]]:  # noqa: ANN401 - any JSON

@@ -87,6 +87,7 @@ OPERATOR_KINDS: Final = Table(
     ),
     title="operators by kind",
     says="Operators by kind, inside and outside the delegates; views that cost nothing left out.",
+    basis="per program",
 )
 
 

@@ -15,7 +15,7 @@ Value = str | int | float | bool | None
 Basis = Literal[
     "", "per inference", "per call", "per sample", "per token", "per prompt", "per launch", "per load",
     "per element", "per output", "per text", "per program", "per device", "per comparison",
-    "per interval", "per document", "over the split", "over the run", "position", "by row",
+    "per interval", "per document", "per export", "over the split", "over the run", "position", "by row",
 ]  # fmt: skip
 """What a figure is of. Over the split: the sum over the executions that it counts, so it grows with
 their number. By row: a column of text says it. Empty: what the table says."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from etprof.tables import comparisons, findings, kernels, measurement, operators, quality
+from etprof.tables import comparisons, export, findings, kernels, measurement, operators, quality
 from etprof.tables.alternatives import TOGETHER
 
 if TYPE_CHECKING:
@@ -198,9 +198,174 @@ _SIDE_BY_SIDE: Final = (
     _VERSION,
     *(figure for name, table in TOGETHER.items() for figure in _of_table(f"{name}[]", table)),
 )
+_VERDICT: Final = (
+    Figure("output", "count", "position", "the one that decides"),
+    Figure("step", "count", "position", "the inference that decides"),
+    Figure("snr_db", "dB", "per output", "signal to noise"),
+    Figure("least_snr_db", "dB", "per output", "what is asked for"),
+    Figure("cosine", "1", "per output", "of the angle between both"),
+    Figure("top1", "share", "per output", "rows with the largest entry at the same place"),
+)
+_TENSOR: Final = (
+    Figure("index", "count", "position", "among inputs or outputs"),
+    Figure("shape[]", "count", "per program", "values along each dimension"),
+    Figure("dim_order[]", "count", "position", "dimensions as they lie in memory"),
+    Figure("size_bytes", "bytes", "per program", "of its file"),
+)
+_CHECK: Final = (
+    *_under("verdicts[]", _VERDICT),
+    Figure("minimum_snr_db", "dB", "per output", "what is asked for"),
+    Figure("floors.snr_db", "dB", "per output", "what the precision is asked for"),
+    Figure("floors.cosine", "1", "per output", "the same"),
+    Figure("floors.top1", "share", "per output", "the same"),
+    Figure("outputs[].index", "count", "position"),
+    Figure("outputs[].step", "count", "position", "the inference"),
+    Figure("outputs[].snr_db", "dB", "per output", "program to float32"),
+    Figure("outputs[].snr_db_converted", "dB", "per output", "program to the converted model"),
+    Figure("outputs[].snr_db_precision", "dB", "per output", "converted model to float32"),
+    Figure("outputs[].cosine", "1", "per output"),
+    Figure("outputs[].max_abs_error", "1", "per output", "largest absolute difference"),
+    Figure("outputs[].top1_agreement", "share", "per output"),
+    Figure("bundle.absolute_tolerance", "1", "per output"),
+    Figure("bundle.relative_tolerance", "share", "per output"),
+)
+_QUALITY: Final = (
+    Figure("tokens", "count", "per text", "that are predicted"),
+    Figure("vocabulary", "count", "per program", "tokens that there are"),
+    Figure("perplexity", "1", "per text"),
+    Figure("eager_perplexity", "1", "per text", "the float32 model's"),
+    Figure("same_top1", "share", "per text", "places with float32's most likely token"),
+    Figure("divergence_nats", "nats", "per token", "mean over the text"),
+    Figure("layers[].divergence_nats", "nats", "per token", "with this layer alone rounded"),
+    Figure("prompt_tokens", "count", "per prompt"),
+    Figure("new_tokens", "count", "per prompt", "that are generated"),
+    Figure("same_tokens", "count", "per prompt", "new ones before the first other one"),
+    *_under("verdict", _VERDICT),
+)
+_MANIFEST: Final = (
+    _VERSION,
+    *(
+        Figure(f"{name}.size_bytes", "bytes", "per program", "of the file")
+        for name in ("pte", "ptd", "etrecord", "bundle")
+    ),
+    Figure("stages[].start_ns", "ns", "per export", "since the export began"),
+    Figure("stages[].duration_ns", "ns", "per export"),
+    Figure("rewrites[].operators", "count", "per program", "that it changed"),
+    Figure("scopes[].operators", "count", "per program", "that it holds"),
+    Figure("scopes[].quantized", "count", "per program", "of them quantised"),
+    *(
+        figure
+        for tensors in (
+            "inputs", "references", "converted", "step_inputs", "steps[].references",
+            "steps[].converted",
+        )
+        for figure in _under(f"methods.*.{tensors}[]", _TENSOR)
+    ),
+    Figure("methods.*.steps[].step", "count", "position", "the inference"),
+    Figure("methods.*.widened.*", "count", "per program", "operators computed in float32, by kind"),
+    Figure("methods.*.clamped.*", "count", "per program", "operators with a constant cut to 16 bits, by kind"),
+    *_under("methods.*.check", _CHECK),
+    *_under("quality", _QUALITY),
+)  # fmt: skip
+_OPERATOR: Final = (
+    Figure("debug_handle", "count", "position", "its number in the exported graph"),
+    Figure("macs", "count", "per call"),
+    Figure("input_bytes", "bytes", "per call"),
+    Figure("output_bytes", "bytes", "per call"),
+    Figure("permutation[]", "count", "position", "of a transpose"),
+    Figure("readers", "count", "per program", "operators that take its result"),
+)
+_DELEGATION: Final = (
+    _VERSION,
+    *_under("methods.*.operators[]", _OPERATOR),
+    *_under("methods.*.delegates[].nodes[]", _OPERATOR),
+    *(
+        Figure(f"methods.*.{name}", "count", "position")
+        for name in (
+            "operators[].delegate", "operators[].instruction", "operators[].origin.source.line",
+            "delegates[].instruction", "delegates[].nodes[].index", "delegates[].nodes[].inputs[]",
+            "delegates[].nodes[].output", "delegates[].nodes[].origins[].source.line",
+            "memory.tensors_at_peak[].arena",
+            "memory.tensors_at_peak[].first_use", "memory.tensors_at_peak[].last_use",
+        )
+    ),
+    Figure("methods.*.operators[].held_bytes", "bytes", "per program", "constants that it keeps"),
+    Figure("methods.*.operators[].shape[]", "count", "per call", "values along each dimension"),
+    Figure("methods.*.delegates[].blob_bytes", "bytes", "per program", "of its graph"),
+    Figure("methods.*.delegates[].weight_bytes", "bytes", "per program"),
+    Figure("methods.*.memory.arena_bytes[]", "bytes", "per program", "of each arena"),
+    Figure("methods.*.memory.peak_live_bytes", "bytes", "per inference", "alive at once at most"),
+    Figure("methods.*.memory.unshared_bytes", "bytes", "per program", "without sharing"),
+    Figure("methods.*.memory.tensors_at_peak[].offset_bytes", "bytes", "position", "in the arena"),
+    Figure("methods.*.memory.tensors_at_peak[].size_bytes", "bytes", "per program"),
+    Figure("methods.*.summary.macs", "count", "per inference"),
+    *(
+        Figure(f"methods.*.summary.{name}", "count", "per program")
+        for name in ("delegate_calls", "delegated_operators", "undelegated_operators")
+    ),
+    Figure("methods.*.summary.delegated_operator_share", "share", "per program", "of operators"),
+    Figure("methods.*.summary.delegated_macs_share", "share", "per inference", "of all MACs"),
+    Figure("methods.*.summary.predicted_sme2_macs_share", "share", "per inference", "of all MACs"),
+    *(
+        Figure(f"size.{name}_bytes", "bytes", "per program")
+        for name in (
+            "total", "program", "delegate", "constant", "padding", "external", "external_weight",
+        )
+    ),
+)  # fmt: skip
+_CANDIDATE: Final = (
+    Figure("number", "count", "position", "in the order of trials"),
+    Figure("applied[].operators", "count", "per program", "that the rewrite changed"),
+    Figure("macs", "count", "per inference"),
+    Figure("macs_without_sme2", "count", "per inference", "of them without an SME2 kernel"),
+    Figure("delegate_calls", "count", "per inference"),
+    Figure("outside", "count", "per program", "operators outside the delegate"),
+    Figure("transposes", "count", "per program", "inside the delegate"),
+    Figure("size_bytes", "bytes", "per program"),
+    Figure("planned_bytes", "bytes", "per program", "planned memory"),
+    Figure("snr_db", "dB", "per output", "the worst to eager float32"),
+    Figure("counted.sme2_calls", "count", "per inference", "of microkernels that compute"),
+    Figure("counted.macs_on_sme2", "count", "per inference"),
+    Figure("counted.snr_db", "dB", "per output", "of the worst SME mode"),
+)
+_GAIN: Final = (
+    Figure("gains[].pairs", "count", "over the run", "blocks of launches"),
+    Figure("gains[].speed_up", "ratio", "per inference", "the other's latency ÷ its own"),
+    Figure("gains[].low", "ratio", "per inference", "lower end of its interval"),
+    Figure("gains[].high", "ratio", "per inference", "upper end"),
+)
+_OPTIMIZATION: Final = (
+    _VERSION,
+    Figure("tolerance_db", "dB", "per output", "how much farther from eager it may be"),
+    *_under("baseline", _CANDIDATE),
+    *_under("best", _CANDIDATE),
+    *_GAIN,
+    Figure("steps[].operators", "count", "per program", "that the rewrite changed"),
+    *_under("steps[].without", _CANDIDATE),
+    *_under("steps[]", _GAIN),
+    *_under("trials[]", _CANDIDATE),
+    *_under("timings[]", _GAIN),
+)
+_PEAKS: Final = (
+    _VERSION,
+    Figure("peaks[].low", "10⁹/s", "per device", "operations or bytes, lower end"),
+    Figure("peaks[].high", "10⁹/s", "per device", "operations or bytes, upper end"),
+    Figure("peaks[].threads", "count", "per launch"),
+    Figure("peaks[].launches", "count", "over the run"),
+    Figure("peaks[].moved_bytes", "bytes", "per call"),
+    Figure("peaks[].least_ns", "ns", "per call", "mean in the fastest launch"),
+)
 DOCUMENTS: Final = {
     "analyze": _ANALYSIS,
     "compare": (*_COMPARISON, *_under("comparisons[]", _COMPARISON)),
     "report": (_VERSION, *_under("runs", _SIDE_BY_SIDE)),
+    "export": (
+        _VERSION,
+        *_under("manifest", _MANIFEST),
+        *_under("delegation", _DELEGATION),
+        *_of_table("operator_kinds[]", export.OPERATOR_KINDS),
+    ),
+    "optimize": _OPTIMIZATION,
+    "calibrate --peaks": _PEAKS,
 }
 """The numbers of each command's JSON; `profile`, `run` and `report.json` have that of `analyze`."""
