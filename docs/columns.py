@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from etprof.tables.alternatives import TOGETHER
 from etprof.tables.report import DECLARED
+from etprof.views.json_figures import json_unit
 
 if TYPE_CHECKING:
-    from etprof.tables.table import Table
+    from etprof.tables.table import Column, Table
 
 
 def column_lists() -> str:
@@ -21,9 +22,18 @@ def column_lists() -> str:
 
 
 def _section(table: Table) -> str:
-    rows = [f"| `{c.name}` | {c.dtype} | {c.says.replace('|', ' ')} |" for c in table.columns]
-    head = f"## `{table.name}`: {table.says}"
-    return "\n".join([head, "", "| column | dtype | meaning |", "|---|---|---|", *rows, ""])
+    heads = ("| column | dtype | unit | basis | meaning |", "|---|---|---|---|---|")
+    rows = [_row(table, column) for column in table.columns]
+    return "\n".join([f"## `{table.name}`: {table.says}", "", *heads, *rows, ""])
+
+
+def _row(table: Table, column: Column) -> str:
+    unit = json_unit(column) if column.is_number else ""
+    says = column.says.replace("|", " ")
+    return (
+        f"| `{column.name}` | {column.dtype} | {unit or '–'} | {table.basis_of(column) or '–'} "
+        f"| {says} |"
+    )
 
 
 if __name__ == "__main__":

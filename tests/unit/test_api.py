@@ -72,8 +72,10 @@ def test_every_declared_column_is_listed() -> None:
     assert re.findall(r"^## `(\w+)`", printed, re.MULTILINE) == list(COLUMNS)
     for name, columns in COLUMNS.items():
         section = printed.partition(f"## `{name}`: ")[2].partition("\n## ")[0]
-        listed = re.findall(r"^\| `(\w+)` \| (\w+) \| \S", section, re.MULTILINE)
-        assert dict(listed) == columns
+        listed = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+?) \| (.+?) \| \S", section, re.MULTILINE)
+        assert {column: dtype for column, dtype, *_ in listed} == columns
+        for column, dtype, unit, basis in listed:
+            assert (unit != "–") == (basis != "–") == (dtype in {"Int64", "float64"}), column
 
 
 def test_the_guides_code_runs(

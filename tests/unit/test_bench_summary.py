@@ -31,6 +31,7 @@ from etprof.history.ingest import read_run_directory
 from etprof.run.accuracy import TextQuality, Verdict
 from etprof.views.cells import shown_columns
 from etprof.views.terminal import terminal_table
+from tests.json_numbers import undeclared
 from tests.known_runs import Experiment, Run, write_run
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def test_json_has_every_metric_and_failure(kept: list[StoredUnit]) -> None:
     assert document["problems"] == [
         "toy_cnn xnnpack int8 on host: not exported: no <b>weights</b> | today"
     ]
-    json.dumps(document, allow_nan=False)
+    assert undeclared("bench", json.loads(json.dumps(document, allow_nan=False))) == []
 
 
 def generated(folder: Path, *, meaningful: bool = True) -> list[StoredUnit]:
@@ -168,7 +169,9 @@ def test_rows_of_a_language_model_have_its_quality_beside_them(tmp_path: Path) -
         verdict=Verdict(question="text", answer="passed"),
     )
     rows = make_rows([replace(kept, quality=quality)])
-    found = summary_document("m", rows, [kept], [])["language_models"]
+    document = summary_document("m", rows, [kept], [])
+    assert undeclared("bench", document) == []
+    found = document["language_models"]
     assert len(found) == 4
     for each in found:
         assert (each["perplexity"], each["perplexity_ratio"]) == (9, 1.125)

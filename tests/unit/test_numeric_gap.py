@@ -29,6 +29,7 @@ from etprof.analysis.numeric_gap import (
 from etprof.numerics.taps import SumStart
 from etprof.tables.numerics import OPERATORS, headline, mode_table, notes, sections
 from etprof.views.numerics import gap_document, gap_files, gap_nodes
+from tests.json_numbers import undeclared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,6 +149,7 @@ def test_without_a_gap_nothing_is_named() -> None:
     assert gaps.first_parted("off") is None
     assert mode_table(gaps).rows[0][1] is None
     assert gap_document(gaps)["first_parted"] == {"off": None}
+    assert undeclared("numerics", gap_document(gaps)) == []
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "8da4w_b32"])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
+from etprof.history.store import open_store
 from etprof.run.delegation import DelegationReport
 from etprof.run.load import Run
 from etprof.run.optimization import Optimization
@@ -26,6 +27,7 @@ from etprof.tables import findings, report
 from etprof.tables.findings import command_in
 from etprof.views.json_figures import DOCUMENTS
 from tests.json_numbers import numbers_in, numbers_of, undeclared, without_figure
+from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
@@ -281,6 +283,18 @@ def test_every_number_of_a_record_in_json_is_declared(
     figures = [f for f in DOCUMENTS[command] if f.path.startswith(".".join(under))]
     declared = {tuple(f.path.replace("[]", ".[]").split(".")) for f in figures}
     assert declared == paths
+
+
+def test_every_number_of_the_history_in_json_is_declared(tmp_path: Path) -> None:
+    """U3-5: also those of many runs."""
+    store = open_store(tmp_path / "h.sqlite")
+    fill(store, KnownHistory(commits=9, devices=("Phone A",), precisions=("int8",)))
+    store.close()
+    for action in ("list", "show 7", "check", "changes", "noise"):
+        done = etprof(tmp_path, "history", *action.split(), "--store", "h.sqlite", "--json")
+        document = json.loads(done.stdout)
+        assert undeclared(f"history {action.split()[0]}", document) == []
+        assert len(list(numbers_in(document))) > 2
 
 
 def points_in(value: Any) -> Iterator[tuple[float, float, float]]:  # noqa: ANN401 - any JSON

@@ -94,6 +94,8 @@ def test_tables_are_the_same_in_every_format(run: Path, tmp_path: Path) -> None:
         assert len(figures) == 1
         assert delta is None or figures == {delta}
     assert columns.schema.metadata[b"time_unit"] == b"ns"
+    about = columns.schema.field("delta_ns").metadata
+    assert (about[b"unit"], about[b"basis"]) == ("±ns".encode(), b"per inference")
 
 
 def test_samples_are_all_there_and_apart(run: Path, tmp_path: Path) -> None:

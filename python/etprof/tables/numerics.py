@@ -39,7 +39,7 @@ def _gap(
 OPERATORS: Final = Table(
     "numerics",
     (
-        Column("order", "Int64", unit="count", title="#", of=lambda r: r.order,
+        Column("order", "Int64", unit="count", basis="position", title="#", of=lambda r: r.order,
                says="Its place among the compared operators of the graph"),
         Column("operator", "string", of=lambda r: r.operator,
                says="ATen's name; operators that the delegate makes one of are joined"),
@@ -71,7 +71,7 @@ OPERATORS: Final = Table(
              says="From the eager model in float32; missing where it has no such operator"),
         _gap("off_snr", "SNR to SME off", lambda r: r.off, visibility="page",
              says="From the same program, SME off"),
-        Column("cosine", "float64", of=lambda r: r.eager.cosine, visibility="page",
+        Column("cosine", "float64", unit="1", of=lambda r: r.eager.cosine, visibility="page",
                says="Of the angle to eager's value"),
         Column("max_abs", "float64", unit="scientific", of=lambda r: r.eager.max_abs, visibility="page",
                title="largest difference", says="From eager's value"),
@@ -83,7 +83,7 @@ OPERATORS: Final = Table(
                visibility="data", says="Largest difference that the operator itself adds"),
         Column("nonfinite", "Int64", unit="count", of=lambda r: r.own_gap.nonfinite or None,
                says="Values that are infinite or no number on one side only"),
-        Column("delegate", "Int64", unit="count", of=lambda r: r.delegate, visibility="page",
+        Column("delegate", "Int64", unit="count", basis="position", of=lambda r: r.delegate, visibility="page",
                says="Number of the delegate call that computes it; missing outside"),
         Column("shape", "string", of=lambda r: "x".join(map(str, r.shape)), visibility="page",
                says="Of its result"),
@@ -93,6 +93,7 @@ OPERATORS: Final = Table(
     ),
     says="An operator in one SME mode beside eager.",
     by="excess",
+    basis="per output",
 )  # fmt: skip
 CHECKS: Final = Table(
     "numerics_modes",

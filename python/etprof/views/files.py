@@ -79,7 +79,7 @@ def require_pyarrow() -> Any:  # noqa: ANN401 - an untyped package
 
 
 def encode_parquet(table: Table) -> bytes:
-    """Returns a Parquet file with units and meanings; raises BuildError without pyarrow."""
+    """Returns a Parquet file with units, bases and meanings; raises BuildError without pyarrow."""
     pa = require_pyarrow()
     kinds = {
         "string": pa.string(),
@@ -88,7 +88,11 @@ def encode_parquet(table: Table) -> bytes:
         "float64": pa.float64(),
     }
     fields = [
-        pa.field(c.name, kinds[c.dtype], metadata={"unit": c.unit, "says": c.says})
+        pa.field(
+            c.name,
+            kinds[c.dtype],
+            metadata={"unit": c.unit, "basis": table.basis_of(c), "says": c.says},
+        )
         for c in table.columns
     ]
     about = {"etprof_table": table.name, "time_unit": "ns"}

@@ -9,7 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from etprof.tables import comparisons, export, findings, kernels, measurement, operators, quality
+from etprof.tables import (
+    comparisons,
+    export,
+    findings,
+    kernels,
+    measurement,
+    numerics,
+    operators,
+    quality,
+)
 from etprof.tables.alternatives import TOGETHER
 
 if TYPE_CHECKING:
@@ -40,6 +49,8 @@ def json_unit(column: Column) -> str:
     """Returns a column's unit as programs read it, without what people see beside it."""
     if column.unit == "@rate_limit":
         return {"gflops": "GFLOP/s", "gigabytes_per_s": "GB/s"}[column.name]
+    if column.unit == "scientific":
+        return "1"
     return column.unit.removeprefix("±").replace("@unit", "`unit`")
 
 
@@ -355,6 +366,73 @@ _PEAKS: Final = (
     Figure("peaks[].moved_bytes", "bytes", "per call"),
     Figure("peaks[].least_ns", "ns", "per call", "mean in the fastest launch"),
 )
+_TEXT_QUALITY: Final = tuple(
+    Figure(c.name, json_unit(c), c.basis, c.says)
+    for c in quality.quality_columns(lambda subject: subject)
+    if c.is_number
+)
+_NUMERICS: Final = (
+    _VERSION,
+    Figure("checks.*.snr_db", "dB", "per output", "signal to noise with and without taps"),
+    Figure("checks.*.max_abs", "1", "per output", "largest difference with and without taps"),
+    Figure("checks.*.nonfinite", "count", "per output", "values that are no number on one side"),
+    *_of_table("operators[]", numerics.OPERATORS),
+)
+_BENCH: Final = (
+    _VERSION,
+    Figure("rows[].threads", "count", "per launch"),
+    Figure("rows[].metrics.*.value", "`unit`", "by row", "the metric's name says of what"),
+    Figure("rows[].metrics.*.low", "`unit`", "by row"),
+    Figure("rows[].metrics.*.high", "`unit`", "by row"),
+    Figure("rows[].metrics.*.count", "count", "over the run", "launches"),
+    Figure("rows[].sme2_speed_up", "ratio", "per inference", "SME off ÷ SME2"),
+    Figure("rows[].duration_s", "s", "over the run", "that measuring it took"),
+    Figure("language_models[].tokens_per_second", "1/s", "per token", "`test` says which"),
+    Figure("language_models[].low", "1/s", "per token"),
+    Figure("language_models[].high", "1/s", "per token"),
+    Figure("language_models[].peak", "bytes", "per launch", "peak memory of the process"),
+    *_under("language_models[]", _TEXT_QUALITY),
+    Figure("prompt_lengths[].threads", "count", "per launch"),
+    Figure("prompt_lengths[].prompt_tokens", "count", "per prompt"),
+    Figure("prompt_lengths[].off_rate", "1/s", "per token", "of the prompt, SME off"),
+    Figure("prompt_lengths[].on_rate", "1/s", "per token", "of the prompt, SME2"),
+    Figure("prompt_lengths[].speed_up", "ratio", "per token", "SME off ÷ SME2"),
+    Figure("prompt_lengths[].speed_up_low", "ratio", "per token"),
+    Figure("prompt_lengths[].speed_up_high", "ratio", "per token"),
+    Figure("prompt_lengths[].at_once", "count", "per prompt", "tokens that are read at once"),
+    Figure("prompt_lengths[].sme_macs", "count", "per prompt", "multiply-accumulates on SME"),
+    Figure("sme2_pays[].from_length", "count", "per prompt", "tokens"),
+)
+_STORED_RUN: Final = (
+    Figure("run_id", "count", "position", "its number in the history"),
+    Figure("threads", "count", "per launch"),
+    Figure("artefacts.*.size_bytes", "bytes", "per program", "of the file"),
+)
+_CHECKED: Final = (
+    _VERSION,
+    Figure("threshold", "share", "per comparison"),
+    Figure("thresholds.*", "share", "per comparison", "by metric"),
+    Figure("exit_code", "code", "per document"),
+    Figure("counts.*", "count", "per document", "entries by verdict"),
+    Figure("entries[].subject.run_id", "count", "position"),
+    Figure("entries[].baseline[].run_id", "count", "position"),
+    Figure("entries[].before", "`unit`", "by row", "`metric` says of what"),
+    Figure("entries[].after", "`unit`", "by row"),
+    Figure("entries[].judgement.change", "share", "by row", "of `before`"),
+    Figure("entries[].judgement.low", "share", "by row", "lower end of its interval"),
+    Figure("entries[].judgement.high", "share", "by row", "upper end"),
+    Figure("entries[].judgement.threshold", "share", "per comparison"),
+    Figure("entries[].judgement.p_value", "p", "per comparison", "of no change"),
+    Figure("entries[].judgement.smallest", "share", "by row", "minimum detectable change"),
+    Figure("without_baseline[].run_id", "count", "position"),
+)
+_CHANGES: Final = (
+    _VERSION,
+    Figure("changes[].before", "`unit`", "by row", "`metric` says of what"),
+    Figure("changes[].after", "`unit`", "by row"),
+    Figure("changes[].change", "share", "by row", "of `before`"),
+    Figure("changes[].probability", "p", "per comparison", "of the change"),
+)
 DOCUMENTS: Final = {
     "analyze": _ANALYSIS,
     "compare": (*_COMPARISON, *_under("comparisons[]", _COMPARISON)),
@@ -367,5 +445,24 @@ DOCUMENTS: Final = {
     ),
     "optimize": _OPTIMIZATION,
     "calibrate --peaks": _PEAKS,
+    "numerics": _NUMERICS,
+    "bench": _BENCH,
+    "history list": (_VERSION, *_under("runs[]", _STORED_RUN)),
+    "history show": (
+        _VERSION,
+        *_under("runs[]", _STORED_RUN),
+        Figure("runs[].metrics[].median", "`unit`", "by row", "`metric` says of what"),
+        Figure("runs[].metrics[].low", "`unit`", "by row", "lower end of its interval"),
+        Figure("runs[].metrics[].high", "`unit`", "by row", "upper end"),
+        Figure("runs[].metrics[].blocks", "count", "over the run", "launches"),
+    ),
+    "history check": _CHECKED,
+    "history changes": _CHANGES,
+    "history noise": (
+        _VERSION,
+        Figure("spreads[].of_run", "share", "by row", "standard deviation of a run's log value"),
+        Figure("spreads[].runs", "count", "per device"),
+        Figure("spreads[].series", "count", "per device", "with three runs or more"),
+    ),
 }
 """The numbers of each command's JSON; `profile`, `run` and `report.json` have that of `analyze`."""
