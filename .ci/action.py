@@ -1,7 +1,8 @@
 """The steps of action.yml, for any machine: install, measure, comment, verdict.
 
 Everything comes in as environment variables, never as text of a script: MODEL, PRECISION, MODE,
-CONFIG, and what GitHub sets. Needs no package, since etprof is only installed by the first step.
+CONFIG, HISTORY, TARGET_BRANCH, ALLOW_FIRST_RUN, ACCEPT, and what GitHub sets. Needs no package, since
+etprof is only installed by the first step.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,9 @@ from typing import Any
 _MOST_CHARACTERS = 60_000
 """GitHub takes comments of up to 65 536."""
 _PAGE = 100
+_FIRST_RUN = 9
+"""As `etprof history check` ends where there is nothing to compare with yet."""
+_PAGE_OF_DOCS = re.compile(r"\bdocs/\w+\.md(?:#\w+)?")
 _TRIPLE = "aarch64-linux-gnu"
 _COMPILER = f"{_TRIPLE}-g++"
 
@@ -88,17 +93,48 @@ def measure() -> int:
         words += ["--dtype", precision]
     if setting("MODE", "emulator") == "device":
         words = ["run", setting("CONFIG"), "--out", run]
-    code = subprocess.run([etprof(), *words], check=False).returncode
-    if code == 0:
-        code = subprocess.run([etprof(), "validate", run], check=False).returncode
-    if code == 0:
-        code = subprocess.run([etprof(), "report", run], check=False).returncode
     folder().mkdir(parents=True, exist_ok=True)
+    code = call(*words) or call("validate", run) or call("report", run) or gate(run)
     (folder() / "exit_code").write_text(str(code))
+    check = folder() / "check.md"
+    if check.is_file():
+        print(check.read_text())
     if output := setting("GITHUB_OUTPUT"):
         with Path(output).open("a") as stream:
             stream.write(f"folder={run}\n")
     return 0
+
+
+def call(*words: str | Path) -> int:
+    """Runs a command of etprof's; returns its exit code."""
+    return subprocess.run([etprof(), *words], check=False).returncode
+
+
+def gate(run: Path) -> int:
+    """Compares the run with the target branch's stored ones, or with those before it on its own.
+
+    What a pull request is about has no noise: where each layer ran, and what the program takes.
+    """
+    history = Path(setting("HISTORY") or common() / "history/etprof_history.sqlite")
+    has_history = history.is_file()
+    history.parent.mkdir(parents=True, exist_ok=True)
+    if code := call("history", "add", run, "--store", history):
+        return code
+    if reason := setting("ACCEPT"):
+        words = ["--why", reason, "--by", setting("GITHUB_ACTOR", "a workflow")]
+        if code := call("history", "accept", str(run), "--store", history, *words):
+            return code
+    target, is_allowed = setting("TARGET_BRANCH"), setting("ALLOW_FIRST_RUN") == "true"
+    if target and not has_history:
+        print(f"::notice::first run: nothing of {target} is stored yet")
+        (folder() / "check.md").write_text(
+            f"### etprof: First run\n\nNothing of `{target}` is stored yet: run this action on its pushes.\n"
+        )
+        return 0 if is_allowed else _FIRST_RUN
+    words = ["history", "check", "--store", str(history), "--run", str(run), "--exact-work"]
+    words += ["--baseline", f"branch:{target}" if target else "window:7"]
+    words += ["--format", "markdown", "--out", str(folder() / "check.md")]
+    return call(*words, *(["--allow-first-run"] if is_allowed else []))
 
 
 def _mistake() -> str | None:
@@ -141,14 +177,29 @@ def _mark() -> str:
 
 
 def _body() -> str:
-    report = folder() / "run/report.md"
-    text = (
-        report.read_text() if report.is_file() else "etprof could not measure; see the job's log."
-    )
+    """The gate's answer and the verdict; the report's first part is folded away."""
+    check, report = folder() / "check.md", folder() / "run/report.md"
     code = setting_of(folder() / "exit_code")
     verdict = "passed" if code == "0" else f"failed with exit code {code}"
-    verdict_text = f"*This check {verdict}; the whole report is an artifact of the job.*"
-    return f"{_mark()}\n{_first_part(text)}\n\n{verdict_text}"
+    lines = [_mark()]
+    if check.is_file():
+        lines += [check.read_text().strip(), ""]
+    elif not report.is_file():
+        lines += ["etprof could not measure; see the job's log.", ""]
+    if report.is_file():
+        lines += ["<details><summary>What this run says</summary>", ""]
+        lines += [_with_links(_first_part(report.read_text())), "", "</details>", ""]
+    lines.append(f"*This check {verdict}; the whole report is an artifact of the job.*")
+    return "\n".join(lines)
+
+
+def _with_links(text: str) -> str:
+    """Turns pages of etprof's documentation into links to the action's own repository."""
+    repository, revision = setting("ACTION_REPOSITORY"), setting("ACTION_REF")
+    if not (repository and revision):
+        return text
+    pages = f"{setting('GITHUB_SERVER_URL', 'https://github.com')}/{repository}/blob/{revision}"
+    return _PAGE_OF_DOCS.sub(rf"[\g<0>]({pages}/\g<0>)", text)
 
 
 def _post(body: str) -> None:

@@ -26,7 +26,7 @@ except EtprofError as error:
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
-INPUT = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
+INPUT = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
 MODEL = """
 import torch
 
@@ -103,9 +103,13 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def run_action(repository: Path, github: GitHub, **inputs: str) -> list[int]:
-    """Runs the action's own steps with their own environments; returns their exit codes."""
-    given = {name: each.get("default", "") for name, each in ACTION["inputs"].items()} | inputs
+def run_action(repository: Path, github: GitHub, target: str = "", **inputs: str) -> list[int]:
+    """Runs the action's own steps with their own environments; returns their exit codes.
+
+    With a `target` branch it is a pull request's run.
+    """
+    named = {name.replace("_", "-"): value for name, value in inputs.items()}
+    given = {name: each.get("default", "") for name, each in ACTION["inputs"].items()} | named
     around = {
         "GITHUB_ACTION_PATH": str(ROOT),
         "GITHUB_API_URL": f"http://127.0.0.1:{github.server.server_port}",
@@ -121,7 +125,10 @@ def run_action(repository: Path, github: GitHub, **inputs: str) -> list[int]:
             key: INPUT.sub(lambda m: given[m[1]], value)
             for key, value in step.get("env", {}).items()
         }
+        if "TARGET_BRANCH" in texts:
+            texts["TARGET_BRANCH"] = target
         if "PULL_REQUEST" in texts:
+            texts |= {"ACTION_REPOSITORY": "o/etprof", "ACTION_REF": "v1"}
             texts |= {"PULL_REQUEST": "7", "GITHUB_TOKEN": "t"}
         done = run_command(
             ["bash", "-e", "-c", step["run"]],
@@ -136,7 +143,9 @@ def run_action(repository: Path, github: GitHub, **inputs: str) -> list[int]:
 
 def test_a_model_is_measured_and_its_comment_updated(repository: Path, github: GitHub) -> None:
     """Issue 21.5: one comment, however often the check runs."""
-    assert run_action(repository, github, model="net.py:Net", precision="fp16") == [0, 0, 0, 0]
+    assert run_action(
+        repository, github, model="net.py:Net", precision="fp16", allow_first_run="true"
+    ) == [0, 0, 0, 0]
     (posted,) = github.comments
     assert "sme2" in posted["body"].lower()
     assert posted["body"].startswith("<!-- etprof ")
@@ -145,7 +154,9 @@ def test_a_model_is_measured_and_its_comment_updated(repository: Path, github: G
     assert Path(folder, "report.html").is_file()
     # WHEN the next push breaks the model
     (repository / "net.py").write_text("raise RuntimeError('broken')\n")
-    codes = run_action(repository, github, model="net.py:Net", precision="fp16")
+    codes = run_action(
+        repository, github, model="net.py:Net", precision="fp16", allow_first_run="true"
+    )
     # THEN the same comment says so, and the last step fails
     assert codes[:3] == [0, 0, 0]
     assert codes[3] not in {0, 70}
@@ -153,7 +164,12 @@ def test_a_model_is_measured_and_its_comment_updated(repository: Path, github: G
     assert "failed with exit code" in github.comments[0]["body"]
     # AND a fork's token, which may not write, fails no check
     github.is_read_only = True
-    assert run_action(repository, github, model="net.py:Net", precision="fp16")[2] == 0
+    assert (
+        run_action(
+            repository, github, model="net.py:Net", precision="fp16", allow_first_run="true"
+        )[2]
+        == 0
+    )
 
 
 def test_a_mode_that_nobody_knows_fails(repository: Path, github: GitHub) -> None:
@@ -174,7 +190,12 @@ def test_figures_of_the_check_before_answer_for_nothing(
 ) -> None:
     """A machine of one's own keeps its folders; a stranger may write the mark; GitHub may be away."""
     (repository / "net.py").write_text(MODEL)
-    assert run_action(repository, github, model="net.py:Net") == [0, 0, 0, 0]
+    assert run_action(repository, github, model="net.py:Net", allow_first_run="true") == [
+        0,
+        0,
+        0,
+        0,
+    ]
     (ours,) = github.comments
     for user in ({"type": "User"}, None):  # whoever has left GitHub is null
         github.comments.insert(0, {"id": 0, "body": ours["body"], "user": user})
@@ -188,3 +209,71 @@ def test_figures_of_the_check_before_answer_for_nothing(
     github.is_silent = True
     assert run_action(repository, github, model="net.py:Net")[2] == 0
     assert "GitHub does not answer as it should" in capfd.readouterr().out
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(4, 16, 3, padding=1, groups={groups})
+        self.body = nn.Conv2d(16, {channels}, 3, padding=1)
+
+    def forward(self, image):
+        return self.body(self.stem(image).relu())
+
+    def get_eager_model(self):
+        return self.eval()
+
+    def get_example_inputs(self):
+        return (torch.randn(1, 4, 16, 16),)
+"""
+
+
+def commit(repository: Path, branch: str, *, groups: int = 1, channels: int = 32) -> None:
+    (repository / "net.py").write_text(LAYERS.format(groups=groups, channels=channels))
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["checkout", "-q", "-B", branch], ["add", "net.py"],
+                  ["commit", "-q", "--allow-empty", "-m", "x"]):  # fmt: skip
+        done = run_command(["git", *author, *words], folder=repository)
+        assert done.exit_code == 0, done.stderr
+
+
+def unfolded(body: str) -> list[str]:
+    return re.sub(r"<details>.*?</details>", "", body, flags=re.DOTALL).strip().splitlines()
+
+
+def test_a_pull_request_is_gated_by_what_it_does_to_each_layer(
+    repository: Path, github: GitHub
+) -> None:
+    """C3-3: "2 of 3 ran on SME2" was "This check passed": nothing of the target branch was read."""
+    model = {"model": "net.py:Net", "precision": "fp16"}
+    commit(repository, "main")
+    assert run_action(repository, github, target="main", **model)[-1] == 9
+    (comment,) = github.comments
+    assert "First run" in comment["body"]
+    assert run_action(repository, github, allow_first_run="true", **model)[-1] == 0
+    # WHEN a layer leaves SME2
+    commit(repository, "feature", groups=4)
+    assert run_action(repository, github, target="main", **model)[-1] == 1
+    # THEN the one comment says which, with its line, in few lines and with links that open
+    (comment,) = github.comments
+    shown = unfolded(comment["body"])
+    assert len(shown) <= 20
+    (moved,) = [line for line in shown if "Operators on SME" in line]
+    assert "2 → 1" in moved
+    assert "stem (net.py:13) left SME" in moved
+    assert "](https://github.com/o/etprof/blob/v1/docs/findings.md#f" in comment["body"]
+    assert "\\`" not in comment["body"]
+    assert "|  |  |" not in comment["body"]
+    # AND a pull request that changes nothing is green
+    commit(repository, "same")
+    assert run_action(repository, github, target="main", **model)[-1] == 0
+    # AND so is one that makes a layer smaller, which the comment states
+    commit(repository, "smaller", channels=24)
+    assert run_action(repository, github, target="main", **model)[-1] == 0
+    (comment,) = github.comments
+    assert "body (net.py:13) 1,179,648 → 884,736" in comment["body"]

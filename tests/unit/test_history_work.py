@@ -106,7 +106,7 @@ def test_the_flag_asks_for_it(
     words = ["history", "check", "--store", str(tmp_path / "history.sqlite")]
     assert run_command_line(words) == 0
     assert run_command_line([*words, "--exact-work"]) == 1
-    assert f"work_steps {LINEAR} 18 → 19" in " ".join(capsys.readouterr().out.split())
+    assert f"Steps on SME {LINEAR} 18 → 19" in " ".join(capsys.readouterr().out.split())
 
 
 STEM = LayerWork(layer="stem", source="net.py:13", sme_operators=1, sme_macs=442_368)

@@ -146,7 +146,9 @@ def test_numbers_stay_numbers() -> None:
 
 
 def test_markdown_escapes() -> None:
-    assert escape("a|b\n<img>`x`") == "a\\|b &lt;img&gt;\\`x\\`"
+    assert escape("a|b\n<img>`x_y`") == "a\\|b &lt;img&gt;`x_y`"
+    assert escape("`a|b`") == "\\`a\\|b\\`"
+    assert escape("a`b_c") == "a\\`b\\_c"
 
 
 def test_emulated_runs_have_no_times_in_any_table(tmp_path: Path) -> None:

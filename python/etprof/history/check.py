@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from sqlalchemy import select
@@ -159,8 +159,17 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
             f"no run has {', '.join(request.metrics)}; `etprof history show RUN` lists its metrics"
         )
         raise UsageError(msg)
+    entries = [_as_accepted(gate, checked) for checked in entries]
     entries.sort(key=lambda checked: OUTCOMES.index(checked.outcome))
     return CheckResult(request, tuple(entries), tuple(without_baseline))
+
+
+def _as_accepted(gate: Gate, checked: CheckedMetric) -> CheckedMetric:
+    """What is worse with a run that somebody accepted is a change, and no regression."""
+    is_worse = checked.outcome in {"regression", "drift"}
+    if not is_worse or checked.run.id not in gate.accepted_runs(checked.run.series):
+        return checked
+    return replace(checked, outcome="changed", reason=f"accepted, though worse: {checked.reason}")
 
 
 def raise_alarms(session: Session, result: CheckResult, moment: datetime) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 
 from etprof.base.units import MISSING, count_of, format_value
 from etprof.history.check import title_of
-from etprof.history.exact.judging import EXACT_METRICS, describe_value
+from etprof.history.exact.judging import EXACT_LABELS, EXACT_METRICS, describe_value
 from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES
@@ -22,7 +22,7 @@ from etprof.views.markdown import escape, markdown_table
 from etprof.views.terminal import folded_text, terminal_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from rich.console import RenderableType
@@ -49,6 +49,10 @@ _MARKS: Final = {
     "inconclusive": "⚪ inconclusive",
     "unchanged": "⚪ unchanged",
 }
+_MOST_SHOWN: Final = 12
+"""Changes that a comment shows unfolded."""
+_MOST_FIRST_RUNS: Final = 3
+_STRONG: Final = "**"
 _ADJECTIVES: Final = ("failed", "changed", "inconclusive", "unchanged")
 _URGENT: Final = ("failed", "regression", "drift", "improvement", "changed")
 
@@ -95,8 +99,7 @@ def checked_label(checked: CheckedMetric) -> str | None:
     """Names what was judged in words; None for a whole run."""
     if checked.metric is None:
         return None
-    exact = EXACT_METRICS.get(checked.metric)
-    return exact.label if exact else metric_label(checked.metric)
+    return EXACT_LABELS.get(checked.metric) or metric_label(checked.metric)
 
 
 def _text(name: str, **options: Any) -> Column:  # noqa: ANN401
@@ -289,17 +292,22 @@ def brief_check(result: CheckResult) -> Brief:
 
 def _one_line(checked: CheckedMetric) -> str:
     """Says what became of a metric, or of a whole run."""
-    if checked.reason.startswith("exact: "):
-        return f"{checked.outcome}: {checked.metric} {checked.reason.removeprefix('exact: ')}"
+    return f"{checked.outcome}: {_what_changed(checked)}"
+
+
+def _what_changed(checked: CheckedMetric, strong: str = "") -> str:
+    """Says both values and the reason; `strong` stands around the metric."""
     if checked.metric is None or checked.judgement is None:
-        return f"{checked.outcome}: {checked.reason}"
-    unit = checked.unit or ""
+        return checked.reason
+    label, unit = checked_label(checked), checked.unit or ""
+    if checked.reason.startswith("exact: "):
+        return f"{strong}{label}{strong} {checked.reason.removeprefix('exact: ')}"
     if checked.metric in EXACT_METRICS:
         values = " → ".join(describe_value(unit, v) for v in (checked.before, checked.after))
-        return f"{checked.outcome}: {checked_label(checked)} {values}: {checked.reason}"
+        return f"{strong}{label}{strong} {values}: {checked.reason}"
     values = f"{format_value(unit, checked.before)} → {format_value(unit, checked.after)}"
     change = format_value("change", checked.judgement.change)
-    return f"{checked.outcome}: {checked_label(checked)} {values}, {change}"
+    return f"{strong}{label}{strong} {values}, {change}"
 
 
 def check_on_terminal(result: CheckResult) -> RenderableType:
@@ -312,22 +320,52 @@ def check_on_terminal(result: CheckResult) -> RenderableType:
 
 
 def _markdown(result: CheckResult) -> str:
-    """Returns a comment: what needs eyes first, the rest folded away."""
+    """Returns a comment: what needs eyes in at most 20 lines, the rest folded away."""
     urgent = [checked for checked in result.entries if checked.outcome in _URGENT]
-    unchanged = [checked for checked in result.entries if checked.outcome not in _URGENT]
     lines = [f"### etprof: {escape(_headline(result))}", ""]
-    lines += _markdown_table(urgent) if urgent else []
-    if unchanged:
-        summary = f"{count_of(len(unchanged), 'comparison')} without a significant change"
-        lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(unchanged)]
-        lines += ["</details>", ""]
-    lines += [f"- First run: {escape(_name(s))}" for s in result.without_baseline]
-    rule = (
-        f"A change counts beyond {_limit_of(result) * 100:g} % (or its metric's own threshold) and "
-        "beyond chance, for all comparisons of this check together; inconclusive is neither good "
-        "nor bad."
-    )
-    return "\n".join([*lines, "", rule]).strip() + "\n"
+    changes = _changes_of_runs(urgent)
+    lines += changes[:_MOST_SHOWN]
+    if len(changes) > _MOST_SHOWN:
+        lines.append(f"- and {len(changes) - _MOST_SHOWN} more below")
+    first_runs = [f"- First run: {escape(_name(run))}" for run in result.without_baseline]
+    lines += first_runs[:_MOST_FIRST_RUNS]
+    if result.entries:
+        summary = f"All of {count_of(len(result.entries), 'comparison')}"
+        rule = (
+            f"A time counts beyond {_limit_of(result) * 100:g} % (or its metric's own threshold) and "
+            "beyond chance, for all comparisons of this check together; inconclusive is neither good "
+            "nor bad. Exact metrics are compared exactly."
+        )
+        lines += ["", f"<details><summary>{summary}</summary>", ""]
+        lines += [*_markdown_table(list(result.entries)), rule, "", *first_runs[_MOST_FIRST_RUNS:]]
+        lines.append("</details>")
+    return "\n".join(lines).strip() + "\n"
+
+
+def _changes_of_runs(urgent: list[CheckedMetric]) -> list[str]:
+    """A line for each change, with the runs that have the same one."""
+    runs_of_change: dict[tuple[str, str], list[Run]] = {}
+    for checked in urgent:
+        text = _what_changed(checked, _STRONG)
+        runs_of_change.setdefault((_MARKS[checked.outcome], text), []).append(checked.run)
+    names = _short_names({checked.run.id: checked.run for checked in urgent})
+    count = len(names)
+    lines = []
+    for (mark, text), runs in runs_of_change.items():
+        named = "" if len(runs) == count else f" ({', '.join(names[run.id] for run in runs)})"
+        body = _STRONG.join(escape(part) for part in text.split(_STRONG))
+        lines.append(f"- {mark}: {body}{escape(named)}")
+    return lines
+
+
+def _short_names(runs: Mapping[int, Run]) -> dict[int, str]:
+    """Names each run by what the others do not have too."""
+    facts = {run_id: [*title_of(run).split(", "), run.device] for run_id, run in runs.items()}
+    common = set.intersection(*map(set, facts.values())) if facts else set()
+    return {
+        run_id: " ".join(fact for fact in of_run if fact not in common) or f"#{run_id}"
+        for run_id, of_run in facts.items()
+    }
 
 
 def _limit_of(result: CheckResult) -> float:

@@ -29,6 +29,8 @@ _SPECIAL: Final = re.compile(
 )
 """What Markdown reads: HTML; what GitHub links unasked, so that a name would call people or lead
 somewhere (`@name`, `#12`, `GH-12`, addresses); markup, some of it at the start of a line only."""
+_CODE: Final = re.compile(r"(?<!`)(`[^`|]+`)(?!`)")
+"""A pair of backticks with what is between them; a bar would end a table's cell."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _FILES: Final = "files."
 _MOST_FILES: Final = 20
@@ -65,7 +67,7 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
         yield from (f"> **Not representative.** {escape(report.warning)}", "")
     yield from (escape(head.sentence), "")
     yield from (f"**{escape(head.badge)}** {escape(head.detail_sentence)}".rstrip(), "")
-    yield from markdown_rows(("", "", ""), report.tiles)
+    yield from markdown_rows(("figure", "value", "basis"), report.tiles)
     yield from _findings(report)
     for section in report.sections:
         if not any(table.is_drawn for table in section.tables):
@@ -137,8 +139,14 @@ def markdown_rows(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> 
 
 
 def escape(text: object) -> str:
-    """Makes text from a file harmless: no markup, no HTML, no link, no second line."""
-    return _SPECIAL.sub(_defuse, str(text).replace("\n", " "))
+    """Makes text from a file harmless: no markup, no HTML, no link, no second line.
+
+    What stands in a pair of backticks stays code, inside of which nothing is read.
+    """
+    parts = _CODE.split(str(text).replace("\n", " "))
+    return "".join(
+        part if number % 2 else _SPECIAL.sub(_defuse, part) for number, part in enumerate(parts)
+    )
 
 
 def _defuse(match: re.Match[str]) -> str:

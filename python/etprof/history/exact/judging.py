@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from etprof.base.units import count_of, format_change, format_count, format_value
+from etprof.base.units import count_of, format_count, format_value
 from etprof.history.exact.facts import ExactFacts, LayerWork
 from etprof.history.gate import EXACT_THRESHOLD, Judgement, Verdict
 from etprof.history.schema import OperatorWork, Run, RunWork
@@ -125,18 +125,25 @@ class WorkCount:
     """One count of `OperatorWork` as a metric; more is worse in all of them."""
 
     name: str
+    label: str
     unit: str
     is_of_sme: bool = True
     """Whether it is zero for an operator that leaves SME."""
 
 
 WORK: Final[Mapping[str, WorkCount]] = {
-    "calls": WorkCount("kernel_calls", "count"),
-    "macs": WorkCount("work_macs", "count"),
-    "padded_macs": WorkCount("work_padded_macs", "count"),
-    "steps": WorkCount("work_steps", "count"),
-    "bytes": WorkCount("work_bytes", "bytes"),
-    "instructions": WorkCount("instructions", "count", is_of_sme=False),
+    "calls": WorkCount("kernel_calls", "Calls of microkernels", "count"),
+    "macs": WorkCount("work_macs", "Multiply-accumulates on SME", "count"),
+    "padded_macs": WorkCount("work_padded_macs", "Padding on SME", "count"),
+    "steps": WorkCount("work_steps", "Steps on SME", "count"),
+    "bytes": WorkCount("work_bytes", "Bytes of SME operands", "bytes"),
+    "instructions": WorkCount("instructions", "Instructions", "count", is_of_sme=False),
+}
+
+
+EXACT_LABELS: Final[Mapping[str, str]] = {
+    **{name: metric.label for name, metric in EXACT_METRICS.items()},
+    **{count.name: count.label for count in WORK.values()},
 }
 
 
@@ -353,12 +360,3 @@ def is_worse(comparisons: Sequence[ExactComparison]) -> bool:
 def describe_value(unit: str, value: float | None) -> str:
     """Formats a value as exactly as it was compared."""
     return format_count(value) if unit == "bytes" else format_value(unit, value)
-
-
-def describe_step(comparison: ExactComparison) -> str:
-    """Writes both values, with their change where there is one."""
-    change = comparison.judgement.change
-    values = " → ".join(
-        describe_value(comparison.unit, value) for value in (comparison.before, comparison.after)
-    )
-    return f"{values}, {format_change(change)}" if change else values
