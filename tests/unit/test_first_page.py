@@ -39,6 +39,8 @@ def described_run() -> Run:
          ("SmallNet", "toy_cnn")),
         ("linux_auto_toy_cnn_xnnpack_fp16", "linux_auto_toy_cnn_xnnpack_int8", ("fp16", "int8")),
         ("emulator_off", "emulator_sme2_512", ("off", "sme2_512")),
+        ("linux_auto_SmallNet_xnnpack_fp16", "linux_auto_BetterNet_xnnpack_fp16_rewritten",
+         ("SmallNet", "BetterNet_rewritten")),
         ("linux_20261125T0900Z", "linux", ("linux_20261125T0900Z", "linux")),
         ("a_b", "a_x_b", ("a_b", "a_x_b")),
         ("off", "on", ("off", "on")),

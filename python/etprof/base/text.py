@@ -28,6 +28,7 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,16 +84,21 @@ def what_differs(first: str, second: str) -> tuple[str, str]:
     >>> what_differs("linux_auto_toy_cnn_fp16", "linux_auto_toy_cnn_int8")
     ('fp16', 'int8')
     """
-    names = first.split("_"), second.split("_")
-    shortest = min(map(len, names))
-    begin = next((i for i in range(shortest) if names[0][i] != names[1][i]), shortest)
-    end = next((i for i in range(shortest - begin) if names[0][-1 - i] != names[1][-1 - i]),
-               shortest - begin)  # fmt: skip
-    if first == second or begin + end == shortest:
-        # One has all words of the other: the last that they share names it.
-        begin, end = max(begin - 1, 0), 0
-    before, after = ("_".join(words[begin : len(words) - end]) for words in names)
-    return before, after
+    words = first.split("_"), second.split("_")
+    blocks = SequenceMatcher(None, *words, autojunk=False).get_matching_blocks()
+    before, after = (
+        "_".join(
+            word
+            for place, word in enumerate(words[side])
+            if not any(block[side] <= place < block[side] + block.size for block in blocks)
+        )
+        for side in (0, 1)
+    )
+    if before and after:
+        return before, after
+    # One has all words of the other: it is named from the last that they begin with on.
+    begin = max(blocks[0].size - 1, 0) if blocks[0][:2] == (0, 0) else 0
+    return "_".join(words[0][begin:]), "_".join(words[1][begin:])
 
 
 def as_ascii(text: str) -> str:

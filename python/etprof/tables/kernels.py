@@ -180,7 +180,7 @@ KERNELS: Final = Table(
     (
         # Without the types, which have columns of their own.
         named_column(lambda r: r.name),
-        Column("label", "string", of=lambda r: r.label, repeats="name",
+        Column("label", "string", of=lambda r: r.label, repeats="name", dropped_first=1,
                says="name, without its data types where that still names one operator"),
         Column("types", "string", of=lambda r: _types(r.best), says="in the fastest mode"),
         Column("types_off", "string", title="off", of=lambda r: _types(r.off),

@@ -76,12 +76,16 @@ def format_speed_up(effect: Effect) -> str:
     return f"{text} ({share} interval {low} … {high})"
 
 
-def describe_setup(*sides: tuple[RunAnalysis, ExperimentAnalysis]) -> str:
-    """Says what was measured, such as `toy_cnn, fp16, 1 thread`, or of two sides `fp16 → int8`."""
-    names = [run.name for run, _ in sides]
+def describe_setup(*sides: tuple[RunAnalysis, ExperimentAnalysis], names: str = "") -> str:
+    """Says what was measured, such as `toy_cnn, fp16, 1 thread`, or of two sides `fp16 → int8`.
+
+    `names` stands for the models' own.
+    """
+    models = [_model_of(*side) for side in sides]
     precisions = [experiment.program.precision for _, experiment in sides]
     threads = [experiment.threads for _, experiment in sides]
-    facts = [" → ".join(filter(None, dict.fromkeys(values))) for values in (names, precisions)]
+    facts = [names or " → ".join(dict.fromkeys(models)),
+             " → ".join(filter(None, dict.fromkeys(precisions)))]  # fmt: skip
     if None not in threads:
         counts = list(dict.fromkeys(map(str, threads)))
         unit = "thread" if counts == ["1"] else "threads"
@@ -89,10 +93,19 @@ def describe_setup(*sides: tuple[RunAnalysis, ExperimentAnalysis]) -> str:
     return ", ".join(filter(None, facts))
 
 
+def _model_of(run: RunAnalysis, experiment: ExperimentAnalysis) -> str:
+    """The model's name; the run's where the program does not say."""
+    model = experiment.program.model
+    return model.name if model else run.name
+
+
 def _describe_pair(comparison: Comparison) -> str:
     """Says what two sides are, and by what they differ."""
-    sides = ((side.run, side.experiment) for side in (comparison.baseline, comparison.candidate))
-    setup, pair = describe_setup(*sides), comparison.short_name
+    sides = [(side.run, side.experiment) for side in (comparison.baseline, comparison.candidate)]
+    pair, models = comparison.short_name, [_model_of(*side) for side in sides]
+    if models[0] != models[1] and all(map(str.__contains__, comparison.short_names, models)):
+        return describe_setup(*sides, names=pair)
+    setup = describe_setup(*sides)
     return setup if pair in setup.split(", ") else f"{setup}, {pair}"
 
 
