@@ -35,11 +35,19 @@ _PLAIN: Final = {
     "%": 0.01, "times": 1.0, "dB": 1.0, "nats": 1.0, "MHz": 1e6, "GHz": 1e9,
     "GB/s": 1e9, "GFLOP/s": 1e9, "/s": 1.0,
 }  # fmt: skip
-UNITS: Final = {**_SECONDS, **_BYTES, **_PLAIN}
+_COUNTED: Final = {
+    **dict.fromkeys((
+        "architectures", "calls", "entry points", "files", "microkernels", "models", "operators",
+        "pages", "runs", "series", "values",
+    ), 1.0),
+    "points": 0.01,
+}  # fmt: skip
+"""What is counted is a unit too; points are those of a percentage, or of a chart."""
+UNITS: Final = {**_SECONDS, **_BYTES, **_PLAIN, **_COUNTED}
 _UNIT: Final = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 FIGURE: Final = re.compile(
     r"(?<![\w.,/-])(?P<number>\d[\d,]*(?:\.\d+)?|\.\d+)"
-    rf"(?:\s{{1,2}}(?P<unit>{_UNIT})(?![\w/])|(?P<factor>[×x])(?!\w))"
+    rf"(?:\s{{1,2}}(?:(?:SME2?|synthetic)\s)?(?P<unit>{_UNIT})(?![\w/])|(?P<factor>[×x])(?!\w))"
 )
 _BLOCK: Final = re.compile(
     r"(?P<fence>^ *```.*?^ *```)|(?P<table>(?:^ *\|[^\n]*\n)+)", re.MULTILINE | re.DOTALL
@@ -212,8 +220,9 @@ def _missing() -> Iterator[str]:
 def _write_digests() -> None:
     text = SOURCES.read_text("utf-8")
     for source in load_sources(text):
-        if source.block:
-            digest = digest_of((ROOT / source.page).read_text("utf-8"), source)
+        page_text = (ROOT / source.page).read_text("utf-8")
+        if source.block and len(source.spans(page_text)) == 1:
+            digest = digest_of(page_text, source)
             text = text.replace(
                 f'{{ block = "{source.block}", digest = "{source.digest}"',
                 f'{{ block = "{source.block}", digest = "{digest}"',
