@@ -20,7 +20,7 @@ from tests.page_figures import FIGURE, PAGES, ROOT, Source
 SOURCES = page_figures.load_sources(page_figures.SOURCES.read_text("utf-8"))
 TEXTS = {page_figures.page_name(path): path.read_text("utf-8") for path in PAGES}
 MOST_EXAMPLES = 11
-MOST_UNKNOWN = 5
+MOST_UNKNOWN = 4
 """Debts: who finds the command strikes one out."""
 
 
