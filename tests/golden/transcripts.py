@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from etprof._version import __version__
 from etprof.views.optimize import optimize_page
@@ -44,6 +47,8 @@ class Transcript:
     columns: int = 100
     target: Callable[[], SimTarget] = SimTarget
     """The machine that the commands find."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are set; FOLDER in a value is the folder."""
 
 
 def transcribe(folder: Path, transcript: Transcript) -> str:
@@ -56,12 +61,15 @@ def transcribe(folder: Path, transcript: Transcript) -> str:
     transcript.prepare(folder)
     target = transcript.target()
     parts = []
-    for words in transcript.commands:
-        with simulated_host(lambda **_: target):
-            done = etprof(folder, *shlex.split(words), columns=transcript.columns)
-        parts.append(f"$ etprof {words} → {done.exit_code}\n{done.stdout}")
-        if done.stderr:
-            parts.append(f"on standard error:\n{done.stderr}")
+    with pytest.MonkeyPatch.context() as patch, simulated_host(lambda **_: target):
+        for name, value in transcript.environment.items():
+            patch.setenv(name, value.replace("FOLDER", str(folder)))
+        for words in transcript.commands:
+            given = shlex.split(words.replace("FOLDER", str(folder)))
+            done = etprof(folder, *given, columns=transcript.columns)
+            parts.append(f"$ etprof {words} → {done.exit_code}\n{done.stdout}")
+            if done.stderr:
+                parts.append(f"on standard error:\n{done.stderr}")
     paths = [path for pattern in transcript.files for path in sorted(folder.glob(pattern))]
     parts += [f"# {path.relative_to(folder)}\n{_file_text(path)}" for path in paths]
     return scrubbed("\n".join(parts), folder)
@@ -176,6 +184,17 @@ def _write_damaged(folder: Path) -> None:
     (folder / "notes.txt").write_text("no run")
 
 
+def _attach_phone(folder: Path) -> None:
+    """A phone whose adb runs what it is asked in a shell here, with Android's own commands."""
+    (folder / "settings").mkdir()
+    (folder / "settings/low_power").write_text("1")
+    (folder / "settings/animator_duration_scale").write_text("1.0")
+    (folder / "store/etprof-store").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin/adb").write_text(_ADB)
+    (folder / "bin/adb").chmod(0o755)
+
+
 def _write_foreign(folder: Path) -> None:
     """What ExecuTorch's own programs leave."""
     (folder / "model.etdump").write_bytes(foreign_etdump(4))
@@ -192,6 +211,62 @@ def _write_searches(folder: Path) -> None:
         (folder / f"{name}.html").write_text(page, "utf-8")
 
 
+_ADB: Final = """#!/bin/sh
+settings() {
+    case "$1" in
+        get) command cat "$SETTINGS/$3" 2>/dev/null || printf null; echo ;;
+        put) printf %s "$4" >"$SETTINGS/$3" ;;
+        delete) rm -f "$SETTINGS/$3" ;;
+    esac
+}
+svc() { printf 7 >"$SETTINGS/stay_on_while_plugged_in"; }
+getprop() { case "$1" in ro.serialno) echo R5CT90ABCDE ;; ro.product.model) echo SM-G991B ;; *) echo ;; esac; }
+uname() { echo 5.4.61; }
+cat() { case "$1" in /sys/*) echo 0-7 ;; *) command cat "$@" ;; esac; }
+du() { printf '12\\t.\\n'; }
+grep() {
+    case "$1" in
+        -Hsm)
+            for core in 0 7; do
+                place=/sys/devices/system/cpu/cpu$core/cpufreq
+                echo "$place/cpuinfo_max_freq:2${core}00000"
+                echo "$place/scaling_max_freq:2${core}00000"
+                echo "$place/scaling_min_freq:400000"
+                echo "$place/scaling_cur_freq:1${core}00000"
+                echo "$place/scaling_governor:schedutil"
+            done
+            echo "/proc/loadavg:0.50 0.40 0.30 1/900 1" ;;
+        *) command grep "$@" ;;
+    esac
+}
+dumpsys() {
+    case "$1" in
+        battery) printf 'Battery state:\\n  USB powered: true\\n  level: 87\\n  temperature: 312\\n' ;;
+        power) printf '  mStayOn=true stay awake\\n  other line\\n' ;;
+        thermalservice)
+            echo "Thermal Status: 2"
+            echo "Current temperatures from HAL:"
+            echo "Temperature{mValue=41.5, mType=0, mName=CPU0, mStatus=0}"
+            echo "Temperature{mValue=3.9, mType=6, mName=volts, mStatus=0}"
+            echo "Current cooling devices from HAL:" ;;
+    esac
+}
+case "$*" in
+    devices*)
+        echo "List of devices attached"
+        echo "R5CT90ABCDE            device usb:1-4 product:o1 model:SM_G991B device:o1s"
+        echo "192.168.1.20:5555      offline transport_id:4" ;;
+    *get-state) echo device ;;
+    connect*) echo "failed to connect to $2" ;;
+    *shell*) eval "$4" ;;
+    *) echo "error: not understood: $*" >&2; exit 1 ;;
+esac
+"""
+_PHONE: Final = (
+    "restore", "verify", "prepare", "prepare --profile boost --json", "verify", "verify --profile app --full",
+    "prepare --profile app --json", "verify --json", "restore", "verify --profile boost --full",
+    "clean --remote-folder FOLDER/store",
+)  # fmt: skip
 _DAMAGED: Final = ("whole", "lacking", "changed", "early", "stray")
 TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
     "described": Transcript(
@@ -289,6 +364,23 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
             "analyze model.etdump",
             "validate cycles --full",
         ),
+    ),
+    "phone": Transcript(
+        _attach_phone,
+        (
+            "device list",
+            "device describe",
+            "device describe --serial R5CT90ABCDE --full",
+            *(f"device {words} --serial R5CT90ABCDE" for words in _PHONE),
+            "device verify --serial absent",
+            "device list --connect 192.168.1.9",
+        ),
+        environment={
+            "PATH": f"FOLDER/bin{os.pathsep}{os.environ['PATH']}",
+            "SETTINGS": "FOLDER/settings",
+            "XDG_STATE_HOME": "FOLDER/state",
+            "ANDROID_SERIAL": "",
+        },
     ),
     "searches": Transcript(_write_searches, (), ("*.html",)),
 }

@@ -40,7 +40,7 @@ _INTEGRATION: Final = (
     "export_module_map", "export_options", "float_steps", "half_constants", "half_sums",
     "llm_operators", "numerics", "one_report", "optimize", "profile", "program_rewrites",
     "promises", "replicated_split", "rewrites", "run_config", "scopes", "stranger_runs", "untimed",
-    "user_mistakes",
+    "user_mistakes", "volumes",
 )  # fmt: skip
 """Files of tests/integration that run much of the package in little time."""
 _READ_SOURCES: Final = (

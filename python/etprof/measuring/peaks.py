@@ -87,7 +87,7 @@ def _peaks(experiments: Sequence[ExperimentInsight]) -> Iterator[Peak]:
         model, experiment = insight.experiment.program.model, insight.experiment
         main = max(insight.details, key=_work, default=None)
         times = main.row.times if main else None
-        if model is None or main is None or times is None or not times.total_ns:
+        if model is None or main is None or times is None or not (times.total_ns and _work(main)):
             continue
         macs = main.attribution.macs if main.attribution else None
         # A launch whose clock saw nothing has no rate.

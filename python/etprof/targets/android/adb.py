@@ -263,7 +263,7 @@ def choose_device(serial: str | None = None) -> Adb:
 
     Raises UsageError when that is one of several, TargetError when there is none or it is not ready.
     """
-    requested_serial = serial or os.environ.get("ANDROID_SERIAL")
+    requested_serial = serial or os.environ.get("ANDROID_SERIAL") or None
     deadline = time.monotonic() + _WAIT_S
     while True:
         device = _pick(list_devices(), requested_serial)
