@@ -265,7 +265,7 @@ esac
 _PHONE: Final = (
     "restore", "verify", "prepare", "prepare --profile boost --json", "verify", "verify --profile app --full",
     "prepare --profile app --json", "verify --json", "restore", "verify --profile boost --full",
-    "clean --remote-folder FOLDER/store",
+    "clean --remote-folder FOLDER/store --json",
 )  # fmt: skip
 _DAMAGED: Final = ("whole", "lacking", "changed", "early", "stray")
 TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
