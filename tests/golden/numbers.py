@@ -7,6 +7,7 @@ compute them otherwise; this file keeps all of them, and those of awkward series
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -72,12 +73,6 @@ _PAIRS: Final = (
     ("two", "two"), ("three", "three"), ("five", "ten"), ("six", "six"), ("ten", "twenty"),
     ("twenty", "step"), ("ties", "equal"), ("ten", "outlier"), ("states", "step"), ("drift", "drift"),
 )  # fmt: skip
-
-
-def _logs(series: Sequence[float]) -> list[float]:
-    return [float(value) for value in np.log(series)]
-
-
 _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
     "summarise": summary.summarise,
     "two_states": summary.two_states,
@@ -99,8 +94,9 @@ _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
     "standing_level down": lambda s: runs.standing_level(
         _logs(s), worse=-1, threshold=0.01, prior=_PRIOR
     ),
-    "standing_level accepted": lambda s: runs.standing_level(
-        _logs(s), worse=1, threshold=0.02, marks=runs.RunMarks(accepted=frozenset({12}))
+    "standing_level with marks": lambda s: runs.standing_level(
+        _logs(s), worse=1, threshold=0.02,
+        marks=runs.RunMarks(accepted=(12,), alarmed=(1, 13), barred=(3,)),
     ),
     "departure": lambda s: runs.departure(_logs(s), np.log(105.0), _PRIOR),
     "find_change_points": change_points.find_change_points,
@@ -149,6 +145,10 @@ _BY_PAIR: Final[Mapping[str, Callable[[Sequence[float], Sequence[float]], Any]]]
     "degeneracy": lambda a, b: likeness.find_degeneracy(_matrix(a, b) - 100.0),
     "snr": lambda a, b: likeness.snr_db(_matrix(a, b), _matrix(a, b) - _matrix(b, a)),
 }
+
+
+def _logs(values: Sequence[float]) -> list[float]:
+    return [math.log(value) for value in values]
 
 
 def _matrix(a: Sequence[float], b: Sequence[float]) -> Any:  # noqa: ANN401 - an array

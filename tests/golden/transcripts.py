@@ -153,6 +153,18 @@ def _write_config(folder: Path) -> None:
     _write_json_config(folder, sides, measurement=measurement)
 
 
+def _write_hopeless(folder: Path) -> None:
+    """Runs with one timed launch and with three, and one of operators."""
+    _write_program(folder)
+    for blocks, name in ((1, "one"), (3, "three")):
+        sides = [{"name": "off", "sme": "off", "mode": "timing"}]
+        document = {
+            "model": "m.pte", "output_root": name, "target": {"kind": "linux"},
+            "experiments": sides, "measurement": {"blocks": blocks, "operator_launches": 1},
+        }  # fmt: skip
+        (folder / f"{name}.json").write_text(json.dumps(document))
+
+
 def _write_generation(folder: Path) -> None:
     """Four tokens after a prompt of three, with and without SME2."""
     _write_program(folder)
@@ -333,6 +345,17 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
         target=lambda: SimTarget(
             RunSpec(noise=Noise(call=0.02, block=0.003), failure=Failure(sme="sme1"), seed=3)
         ),
+    ),
+    "hopeless": Transcript(
+        _write_hopeless,
+        (
+            "run one.json",
+            "run three.json",
+            "run three.json --resume --keep-going",
+            "validate three --full",
+            "analyze three",
+        ),
+        target=lambda: SimTarget(RunSpec(failure=Failure(launches=frozenset({1, 3, 5})))),
     ),
     "generation": Transcript(
         _write_generation,
