@@ -31,7 +31,8 @@ from tests.world.spec import Failure, Noise, RunSpec
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z| UTC)?)?")
 _STAMP: Final = re.compile(r"\d{8}T\d{6}Z")
 _RUN_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
-_SCRUBBED: Final = ((_MOMENT, "MOMENT"), (_STAMP, "STAMP"), (_RUN_ID, "RUN_ID"))
+_TOOK: Final = re.compile(r"(?<= on host: )\d+\.\d s|(?<=duration_s )\d[\d.e-]*")
+_SCRUBBED: Final = ((_MOMENT, "MOMENT"), (_STAMP, "STAMP"), (_RUN_ID, "RUN_ID"), (_TOOK, "TIME"))
 _HELD_LINES: Final = 40
 """Of a trace's events: later executions are like the first ones."""
 
@@ -163,6 +164,20 @@ def _write_hopeless(folder: Path) -> None:
             "experiments": sides, "measurement": {"blocks": blocks, "operator_launches": 1},
         }  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def _write_matrix(folder: Path) -> None:
+    """Two programs on this host, with a mode that it has not and a combination that is left out."""
+    for name in ("m", "n"):
+        (folder / f"{name}.pte").write_bytes(name.encode())
+    document = {
+        "name": "both", "models": [{"model": "m.pte"}, {"model": "n.pte"}],
+        "sme": ["off", "sme2"], "threads": [1, 2],
+        "precisions": ["fp32", "int8"], "exclude": [{"precision": "int8"}],
+        "measurement": {"blocks": 6, "min_seconds": 0.01, "operator_launches": 2,
+                        "operator_iterations": 3},
+    }  # fmt: skip
+    (folder / "matrix.json").write_text(json.dumps(document))
 
 
 def _write_generation(folder: Path) -> None:
@@ -356,6 +371,31 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
             "analyze three",
         ),
         target=lambda: SimTarget(RunSpec(failure=Failure(launches=frozenset({1, 3, 5})))),
+    ),
+    "calibration": Transcript(
+        _write_program,
+        (
+            "calibrate m.pte --threads 1 --blocks 10 --pairs 4 --min-seconds 0.01 --out run",
+            "calibrate m.pte --threads 1 --blocks 6 --pairs 6 --runs 3 --out again --store h.sqlite",
+            "calibrate m.pte --threads 1 --blocks 3 --pairs 3 --out few --full",
+            "calibrate m.pte --pairs 1",
+            "calibrate",
+            "history noise --store h.sqlite --json",
+        ),
+        target=lambda: SimTarget(RunSpec(noise=Noise(run=0.01, block=0.01, call=0.02), seed=5)),
+    ),
+    "matrix": Transcript(
+        _write_matrix,
+        (
+            "bench matrix.json --dry-run",
+            "bench matrix.json --store h.sqlite --out out",
+            "bench matrix.json --store h.sqlite --out out --resume --full",
+            "history list --store h.sqlite",
+            "bench",
+            "bench matrix.json --scheduler absent:1 --no-wait --dry-run --json",
+        ),
+        ("out/summary.md", "out/summary.json"),
+        target=lambda: SimTarget(RunSpec(noise=Noise(block=0.002), seed=7)),
     ),
     "generation": Transcript(
         _write_generation,
