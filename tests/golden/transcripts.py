@@ -18,6 +18,7 @@ from etprof.views.optimize import optimize_page
 from tests.golden.json_text import describe_json
 from tests.golden.runs import described, drawings, page_text, rounded, states
 from tests.golden.runs import measure as measure_all_purposes
+from tests.golden.two_programs import two_programs, write_two_programs
 from tests.known_etdumps import foreign_etdump
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
 from tests.manifests import edit_manifest
@@ -396,6 +397,17 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
         ),
         ("out/summary.md", "out/summary.json"),
         target=lambda: SimTarget(RunSpec(noise=Noise(block=0.002), seed=7)),
+    ),
+    "programs": Transcript(
+        write_two_programs,
+        (
+            "run config.json",
+            "compare run:off_first run:off_split --full --top 20",
+            "report run --full --format csv",
+        ),
+        ("run/report_operator_changes.csv", "run/report_waterfall.csv", "run/report_modules.csv"),
+        columns=140,
+        target=lambda: SimTarget(two_programs()),
     ),
     "generation": Transcript(
         _write_generation,
