@@ -13,7 +13,7 @@ from tests.golden.transcripts import scrubbed
 from tests.world.host import etprof
 
 EXPORTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "fp32": ("--dtype", "fp32", "--graph"),
+    "fp32": ("--dtype", "fp32", "--graph", "--trace"),
     "int8": ("--dtype", "int8", "--channels-last"),
     "rewritten": ("--dtype", "fp16", "--rewrite", "all"),
 }
@@ -67,6 +67,8 @@ def describe_export(folder: Path, name: str) -> str:
                   "--outdir", "out", columns=100)  # fmt: skip
     parts = [f"→ {done.exit_code}\n{_COMPUTED.sub('N dB', done.stdout)}"]
     for path in sorted(folder.glob("out/*.json")):
+        if ".stages." in path.name:
+            continue
         parts.append(f"# {path.name}")
         parts += describe_json(json.loads(path.read_text("utf-8")), _OF_THE_HOST)
     return scrubbed("\n".join(parts), folder)

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from etprof.dashboard import chart
+from etprof.run.kernel_trace import match_works
 from etprof.statistics import (
     calibration,
     change_points,
@@ -73,6 +75,20 @@ _PAIRS: Final = (
     ("two", "two"), ("three", "three"), ("five", "ten"), ("six", "six"), ("ten", "twenty"),
     ("twenty", "step"), ("ties", "equal"), ("ten", "outlier"), ("states", "step"), ("drift", "drift"),
 )  # fmt: skip
+
+
+def _match_works(series: Sequence[float]) -> list[int]:
+    """Three inferences of works, every third operator of which is made of two."""
+    works = np.array([[round(v * (1 + 0.01 * i)) for v in series] for i in range(3)])
+    parts, begin = list[int](), 0
+    while begin < len(series):
+        parts.append(2 if len(parts) % 3 == 1 and begin + 2 <= len(series) else 1)
+        begin += parts[-1]
+    ends = np.cumsum(parts)
+    sums = np.add.reduceat(works, [0, *ends[:-1]], axis=1)
+    return match_works(works, sums, [count > 1 or i % 2 == 0 for i, count in enumerate(parts)])
+
+
 _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
     "summarise": summary.summarise,
     "two_states": summary.two_states,
@@ -109,6 +125,10 @@ _BY_SERIES: Final[Mapping[str, Callable[[Sequence[float]], Any]]] = {
                                                 for i, v in enumerate(s)]),
     "is_settled": lambda s: warmup.is_settled([round(1000 * v) for v in s]),
     "launch_noise": lambda s: noise.launch_noise([[round(1e3 * v), round(1.01e3 * v)] for v in s]),
+    "choose_points of 5": lambda s: chart.choose_points(s, 5),
+    "choose_points of 9": lambda s: chart.choose_points(s, 9),
+    "sparkline": chart.sparkline,
+    "match_works": _match_works,
     "holm": lambda s: two_samples.holm([1 / v for v in s]),
     "benjamini_hochberg": lambda s: two_samples.benjamini_hochberg([1 / v for v in s]),
 }  # fmt: skip

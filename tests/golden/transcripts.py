@@ -107,6 +107,25 @@ def _write_described(folder: Path) -> None:
     write_run(folder / "run", replace(on_off_run(), delegation=described(), launches=states()))
 
 
+def _write_peaks(folder: Path) -> None:
+    """The same, beside what a device of its kind can do at most."""
+    _write_described(folder)
+    product = {"program": "Product512_fp16", "precision": "fp16", "threads": 1, "launches": 6}
+    stream = {"sme": "off", "threads": 1, "launches": 6}
+    peaks = [
+        {**product, "sme": "off", "low": 9.0, "high": 10.0, "least_ns": 3e6},
+        {**product, "sme": "sme2", "low": 90.0, "high": 100.0, "least_ns": 3e5},
+        {**stream, "program": "Stream8K", "moved_bytes": 16_384, "low": 4.0, "high": 4.5,
+         "least_ns": 3600.0},
+        {**stream, "program": "Stream64M", "moved_bytes": 134_217_728, "low": 1.0, "high": 1.1,
+         "least_ns": 1.2e8},
+        {**stream, "sme": "sme2", "program": "Stream64M", "moved_bytes": 134_217_728, "low": 0.9,
+         "high": 1.2, "least_ns": 1.1e8},
+    ]  # fmt: skip
+    document = {"schema_version": 1, "device": "Android device", "measured_at": "x", "peaks": peaks}
+    (folder / "peaks.json").write_text(json.dumps(document))
+
+
 def _write_rivals(folder: Path) -> None:
     """Three precisions of a model on one device, MobileNet beside them, and one without times."""
     _write_described(folder)
@@ -298,9 +317,9 @@ _PHONE: Final = (
 _DAMAGED: Final = ("whole", "lacking", "changed", "early", "stray")
 TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
     "described": Transcript(
-        _write_described,
+        _write_peaks,
         (
-            "report run --format md,html,chrome,folded,hud,model-explorer",
+            "report run --peaks peaks.json --format md,html,chrome,folded,hud,model-explorer",
             "analyze run",
             "analyze run --full --top 3",
             "compare run:android_off run:android_sme2",
@@ -341,6 +360,16 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
             "compare old0 few --full --top 1",
             "compare old0 unlike",
             "compare old0 unlike --allow threads --allow inputs --allow runner",
+        ),
+    ),
+    "peaks": Transcript(
+        _write_peaks,
+        ("report run --peaks peaks.json --format csv", "report run --peaks absent.json"),
+        (
+            "run/report_intensity.csv",
+            "run/report_work.csv",
+            "run/report_findings.csv",
+            "run/report.html",
         ),
     ),
     "noisy": Transcript(
