@@ -319,12 +319,12 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
     "described": Transcript(
         _write_peaks,
         (
-            "report run --peaks peaks.json --format md,html,chrome,folded,hud,model-explorer",
             "analyze run",
             "analyze run --full --top 3",
             "compare run:android_off run:android_sme2",
             "compare run:android_sme2 run:android_off --full --top 2 --margin 0.5",
             "validate run --full",
+            "report run --peaks peaks.json --format md,html,chrome,folded,hud,model-explorer",
         ),
         ("run/report.html", "run/*trace.json", "run/*.folded", "run/*hud*", "run/*explorer*"),
     ),
@@ -359,6 +359,8 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
             "compare old0 old1 old2 --against new0 new1 new2",
             "compare old0 few --full --top 1",
             "compare old0 unlike",
+            "compare old0 unlike --against new0 new1",
+            "compare old0 old0 --against new0 new1",
             "compare old0 unlike --allow threads --allow inputs --allow runner",
         ),
     ),

@@ -92,6 +92,36 @@ def test_nothing_says_what_the_clock_is_without_a_flag(folder: Path) -> None:
     assert imported(folder, "one.etdump", "--time-scale", "us")["ns_per_tick"] == 1000
 
 
+@pytest.mark.parametrize("operators", [4, 5])
+def test_five_operators_of_whole_steps_are_no_chance(folder: Path, operators: int) -> None:
+    events = [
+        span(None, 10 * i * US, 7 + i, instruction_id=0, delegate_debug_id_str=f"Copy (NC, F32) #{i}".encode())
+        for i in range(operators)
+    ]  # fmt: skip
+    events.append(span(b"Method::execute", 0, 60))
+    blocks = [event_block(b"Execute", events)]
+    (folder / "few.etdump").write_bytes(write_etdump(etdump(blocks)).data)
+    if operators < 5:
+        assert "--time-scale" in refused(folder, "few.etdump", code=2)
+    else:
+        clock = imported(folder, "few.etdump")["clock"]
+        assert clock == "ns: XNNPACK's times are whole steps of 1000 of its ticks"
+
+
+def test_every_file_is_a_launch_of_its_kind_and_number(folder: Path) -> None:
+    (folder / "second.etdump").write_bytes(foreign_etdump(3))
+    (folder / "second.log").write_text(runner_log((1.2, 0.2, 0.3), threads=2))
+    files = ("model.etdump", "runner.log", "second.etdump", "second.log")
+    imported(folder, *files, "--time-scale", "ns")
+    manifest = Run.load(folder / "run").manifest
+    assert manifest is not None
+    assert [(e.purpose, e.block, e.error) for e in manifest.launches] == [
+        ("operators", 0, None), ("operators", 1, None), ("timing", 0, None), ("timing", 1, None),
+    ]  # fmt: skip
+    timed = [launch.duration_s for launch in manifest.launches if launch.purpose == "timing"]
+    assert timed == pytest.approx([sum(LOGGED_MS) / 1000, 1.7 / 1000])
+
+
 def test_whole_microseconds_of_a_delegate_show_that_ticks_are_ns(folder: Path) -> None:
     told = imported(folder, "model.etdump")
     assert told["ns_per_tick"] == 1.0
