@@ -10,7 +10,6 @@ import pytest
 
 from etprof.base.errors import InputFileError, UsageError
 from etprof.model_explorer.run_graph import (
-    delegate_of,
     delegate_times,
     details_by_node,
     facts_of,
@@ -20,6 +19,7 @@ from etprof.model_explorer.run_graph import (
     read_run,
     sme_routes,
 )
+from etprof.views.partitions import delegate_of
 from tests.golden.runs import described
 from tests.known_runs import on_off_run, write_run
 
