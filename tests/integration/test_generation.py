@@ -223,5 +223,5 @@ def test_sme_modes_generate_the_same_under_emulation(own_export: Path) -> None:
     for experiment in experiments.values():
         assert experiment.generated is not None
         assert experiment.generated.tokens == reference["tokens"][:8]
-    assert "emulator_off → emulator_sme2: all 8 tokens are equal" in completed.stdout
+    assert "SME off → SME2: all 8 tokens are equal" in completed.stdout
     assert "Decode, tokens" not in completed.stdout

@@ -216,7 +216,7 @@ def test_tabular_and_tsv(
     run.save_data_to_tsv(tmp_path / "x.tsv", "android_off")
     lines = (tmp_path / "x.tsv").read_text().splitlines()
     assert lines[0].split("\t") == [
-        "label", "class", "delegated", "calls", "median_ns", "mean_ns", "share",
+        "name", "label", "class", "delegated", "calls", "median_ns", "mean_ns", "share",
     ]  # fmt: skip
     assert len(lines) == 1 + len(OFF_OPS)
     run.save_html(tmp_path / "x.html")
