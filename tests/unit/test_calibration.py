@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from etprof.history.run_spread import describe_device, keep_calibration, newest_
 from etprof.history.store import open_store
 from etprof.statistics.calibration import calibrate
 from etprof.statistics.effect import estimate_effect
+from tests.json_numbers import undeclared
 from tests.known_runs import on_off_run, write_run
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Noise, RunSpec
@@ -146,3 +148,9 @@ def test_the_command_measures_runs_and_keeps_what_it_found(
     latency = json.loads(capsys.readouterr().out)["latency"]
     assert latency["rests_on"] == "one run a side, 5 degrees of freedom from the history"
     assert latency["verdict"] == "inconclusive"
+
+
+def test_every_number_of_its_json_is_declared() -> None:
+    """U3-5: unit and basis of each."""
+    result = calibrate([series(0.01, seed=seed) for seed in range(6)])
+    assert undeclared("calibrate", json.loads(json.dumps(asdict(result)))) == []

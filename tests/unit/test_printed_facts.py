@@ -30,6 +30,7 @@ from tests.json_numbers import numbers_in, numbers_of, undeclared, without_figur
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.world.host import etprof, simulated_host
+from tests.world.reports import write_config
 from tests.world.sim_target import SimTarget
 from tests.world.spec import SME2_KERNEL, Capabilities, Noise, Operator, RunSpec
 
@@ -234,13 +235,15 @@ def documents(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The JSON of the three runs, of comparisons, and of several runs, by the command's name."""
     # AND a run of a phone, with a description of its program
     write_run(folder / "phone", on_off_run())
-    commands = {
+    config = write_config(folder, folder / "m.pte", {"kind": "linux"}, ("off", "sme2"), counts=True)
+    commands: dict[str, list[list[object]]] = {
         "analyze": [["analyze", name, "--json"] for name in (*RUNS, "phone")],
         "compare": [
             ["compare", "host", "against", "--json"],
             ["compare", "host:linux_off", "against:linux_off_m", "--json"],
         ],
         "report": [["report", "host", "against", "--out", "both", "--json"]],
+        "run --dry-run": [["run", config, "--dry-run", "--json"]],
     }
     parsed: dict[str, list[dict[str, Any]]] = {}
     for command, lines in commands.items():

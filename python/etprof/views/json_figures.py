@@ -82,6 +82,15 @@ def _effect(path: str, basis: Basis) -> tuple[Figure, ...]:
     )
 
 
+def _estimate(path: str, says: str) -> tuple[Figure, ...]:
+    """A share with its interval, as `Estimate` has it."""
+    return (
+        Figure(f"{path}.value", "share", "per comparison", says),
+        Figure(f"{path}.low", "share", "per comparison", "lower end"),
+        Figure(f"{path}.high", "share", "per comparison", "upper end"),
+    )
+
+
 def _under(path: str, figures: Iterable[Figure]) -> tuple[Figure, ...]:
     return tuple(replace(figure, path=f"{path}.{figure.path}") for figure in figures)
 
@@ -433,6 +442,20 @@ _CHANGES: Final = (
     Figure("changes[].change", "share", "by row", "of `before`"),
     Figure("changes[].probability", "p", "per comparison", "of the change"),
 )
+_CALIBRATION: Final = (
+    _VERSION,
+    Figure("measured_pairs", "count", "over the run", "of launches"),
+    Figure("pairs", "count", "per comparison", "of launches"),
+    *_estimate("noise", "standard deviation of the pairs' log ratios"),
+    *_estimate("smallest_effect", "least speed-up - 1 that 80 % of comparisons find"),
+    Figure("comparisons", "count", "over the run"),
+    Figure("false_alarms", "count", "over the run", "comparisons that found a difference"),
+    Figure("most_false_alarms", "share", "per comparison", "upper bound of their rate"),
+    *_effect("overall", "per inference"),
+    Figure("between_runs.runs", "count", "over the run"),
+    *_estimate("between_runs.spread", "standard deviation of a run's log value"),
+    *_estimate("between_runs.smallest_effect", "the same of one run a side"),
+)
 DOCUMENTS: Final = {
     "analyze": _ANALYSIS,
     "compare": (*_COMPARISON, *_under("comparisons[]", _COMPARISON)),
@@ -444,7 +467,13 @@ DOCUMENTS: Final = {
         *_of_table("operator_kinds[]", export.OPERATOR_KINDS),
     ),
     "optimize": _OPTIMIZATION,
+    "calibrate": _CALIBRATION,
     "calibrate --peaks": _PEAKS,
+    "run --dry-run": (
+        _VERSION,
+        Figure("launches[].block", "count", "position"),
+        Figure("least_timing_s", "s", "over the run", "that the timed launches take at least"),
+    ),
     "numerics": _NUMERICS,
     "bench": _BENCH,
     "history list": (_VERSION, *_under("runs[]", _STORED_RUN)),
