@@ -16,6 +16,8 @@ from sqlalchemy import select
 
 from etprof.base.units import format_range, format_value
 from etprof.cli import main
+from etprof.dashboard.judging import Judge
+from etprof.dashboard.visit import Catalogue
 from etprof.history.check import CheckedMetric, CheckRequest, CheckResult, check_history
 from etprof.history.gate import Judgement
 from etprof.history.schema import Acceptance, Alarm, DeviceCalibration, Run
@@ -545,3 +547,36 @@ def test_alarms_and_acceptances_survive_an_export(make: Make, tmp_path: Path) ->
         assert [alarm.metric for alarm in session.scalars(select(Alarm))] == ["latency_ns"] * 2
         (acceptance,) = session.scalars(select(Acceptance))
         assert acceptance.why == "meant"
+
+
+def test_a_lone_run_is_told_apart_from_a_level_that_lasts(make: Make) -> None:
+    """A phone that is warm now and then turned a build red each time."""
+    history = make(0.004)
+    warm = {9, 20, 31, 42}
+    codes = check_each(history, *(1.08 if day in warm else 1.0 for day in range(50)))
+    assert codes[31] == codes[42] == 0
+    # WHEN the same change lasts
+    codes = check_each(history, 1.08, 1.08, 1.08)
+    # THEN it is red within three runs, and stays so
+    assert codes[-1] == 1
+    assert codes == sorted(codes)
+    # AND one that no run was ever so far out for is red at once
+    assert check_each(history, 1.3) == [1]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.04, 1.35, 1.444, 1.548])
+def test_the_dashboard_has_the_verdicts_of_a_check(make: Make, factor: float) -> None:
+    """C3-5: +54.8 % was a regression in the check, and inconclusive on the page."""
+    history = make(0.005, series=2, metrics=("latency_ns", "load_ns"))
+    history.add()
+    ids = history.add(factor)
+    assert command(history, "check") in {0, 1}
+    outcomes = {(entry.run.id, entry.metric): entry.outcome for entry in check(history).entries}
+    with history.store.session() as session:
+        catalogue = Catalogue(session)
+        runs = [session.get_one(Run, run_id) for run_id in ids]
+        for metric in ("latency_ns", "load_ns"):
+            references = Judge(catalogue, metric).references(runs)
+            words = {(run_id, metric): found.change["word"] for run_id, found in references.items()}
+            assert words.items() <= outcomes.items()
+            assert len(words) == 2

@@ -53,7 +53,18 @@ class Judge:
         if baseline is None or candidate is None:
             return None
         comparison = self._gate.compare_runs(baseline, candidate, self._metric)
-        return None if comparison is None else self._view(comparison, against)
+        if comparison is None:
+            return None
+        # Of two runs of one series the gate may have judged the newer one already.
+        is_gate = (
+            baseline.series == candidate.series and baseline.measured_at < candidate.measured_at
+        )
+        return self._view(
+            comparison, against, is_gate=is_gate and self._is_of_level(baseline, candidate)
+        )
+
+    def _is_of_level(self, baseline: Run, candidate: Run) -> bool:
+        return baseline.id in self._gate.baseline_ids(BASELINE, candidate, self._metric)
 
     def references(self, runs: Iterable[Run]) -> dict[int, Reference]:
         """Holds runs against the pinned baseline of their series, else against the runs before."""
@@ -81,12 +92,15 @@ class Judge:
             return None
         count = len(comparison.baseline)
         before = "the run before" if count == 1 else f"the {count_of(count, 'run')} before"
-        view = self._view(comparison, f"baseline {name}" if name else before)
+        view = self._view(comparison, f"baseline {name}" if name else before, is_gate=True)
         return Reference(view, comparison.baseline[0].run_id, run.id)
 
-    def _view(self, comparison: MetricComparison, against: str) -> View:
-        (judgement,) = judge_all([comparison], self._catalogue.family)
+    def _view(self, comparison: MetricComparison, against: str, *, is_gate: bool) -> View:
+        (judged,) = judge_all([comparison], self._catalogue.family)
         candidate = comparison.candidate
+        judgement = (
+            self._gate.as_checked(candidate.run, self._metric, judged) if is_gate else judged
+        )
         return {
             "size": judgement.change,
             "text": format_change(judgement.change),

@@ -41,6 +41,7 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
 """In order of urgency."""
 FIRST_RUN: Final = 9
 """Exit code of a check whose runs have nothing to be compared with yet."""
+_ACCEPTED: Final = "accepted, though worse: "
 _WORSE: Final[tuple[Outcome, ...]] = ("failed", "regression", "drift")
 CHECKED: Final = (
     "latency_ns",
@@ -151,9 +152,7 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
                 entries.append(_run_entry(candidate, "inconclusive", reason))
             entries += exact
             compared += _comparisons(gate, request, candidate)
-    pairs = zip(compared, judge_all(compared), strict=True)
-    # A drift is a row of its own where there is one; the test for it counts in any case.
-    entries += [_metric_entry(*pair) for pair in pairs if not pair[0].drift or pair[1].is_drift]
+    entries += _judge_together(compared)
     if not entries and not without_baseline:
         msg = (
             f"no run has {', '.join(request.metrics)}; `etprof history show RUN` lists its metrics"
@@ -164,18 +163,29 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
     return CheckResult(request, tuple(entries), tuple(without_baseline))
 
 
+def _judge_together(compared: Sequence[MetricComparison]) -> list[CheckedMetric]:
+    """Judges all comparisons of a check; a drift is a row of its own where there is one."""
+    pairs = zip(compared, judge_all(compared), strict=True)
+    return [_metric_entry(*pair) for pair in pairs if not pair[0].drift or pair[1].is_drift]
+
+
 def _as_accepted(gate: Gate, checked: CheckedMetric) -> CheckedMetric:
     """What is worse with a run that somebody accepted is a change, and no regression."""
-    is_worse = checked.outcome in {"regression", "drift"}
-    if not is_worse or checked.run.id not in gate.accepted_runs(checked.run.series):
+    if not _is_worse(checked.outcome) or checked.run.id not in gate.accepted_runs(
+        checked.run.series
+    ):
         return checked
-    return replace(checked, outcome="changed", reason=f"accepted, though worse: {checked.reason}")
+    return replace(checked, outcome="changed", reason=f"{_ACCEPTED}{checked.reason}")
+
+
+def _is_worse(outcome: Outcome) -> bool:
+    return outcome in {"regression", "drift"}
 
 
 def raise_alarms(session: Session, result: CheckResult, moment: datetime) -> None:
     """Keeps what a check called worse, so that no later baseline has it before it is accepted."""
     for checked in result.entries:
-        if checked.outcome in {"regression", "drift"} and checked.metric is not None:
+        if _is_worse(checked.outcome) and checked.metric is not None:
             for run_id in {checked.run.id, *checked.departed}:
                 session.merge(Alarm(run_id=run_id, metric=checked.metric, raised_at=moment))
 

@@ -14,14 +14,14 @@ means the new level pins a run of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from sqlalchemy import select
 
-from etprof.base.units import count_of, format_change
+from etprof.base.units import count_of, format_change, format_share
 from etprof.history.run_spread import (
     DEFAULT_THRESHOLD,
     MOST_RUNS,
@@ -93,8 +93,12 @@ class MetricComparison:
     drift: Drift | None = None
     """Set where this is the test for a drift, not for a step."""
     departed: tuple[int, ...] = ()
-    """Earlier runs that are worse with the candidate: those from which it is not clearly back, or of a
-    drift those of its second half."""
+    """Earlier runs that are worse with the candidate: those from which it is not clearly back, those
+    next before it that were as far out, or of a drift those of its second half."""
+    is_standing: bool = False
+    """Whether a check called the series worse before, and the candidate is not clearly back."""
+    lone_share: float = 0.0
+    """Share of the device's runs that stood out as far alone, where this speaks for chance."""
 
     @property
     def change(self) -> float:
@@ -156,8 +160,30 @@ class Gate:
             return None
         level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
         comparison = self._compared(tuple(before), after, level)
-        departed = self._departed(level, after) if comparison.difference is not None else ()
-        return replace(comparison, departed=departed)
+        difference = comparison.difference
+        if difference is None:
+            return comparison
+        standing = self._departed(level, after)
+        comparison = replace(
+            comparison, departed=standing or level.outside_runs, is_standing=bool(standing)
+        )
+        return self._weigh_lone_runs(comparison, difference, level)
+
+    def _weigh_lone_runs(
+        self, comparison: MetricComparison, difference: GroupDifference, level: BaselineLevel
+    ) -> MetricComparison:
+        """Lets a change for the worse be chance where the device's runs stand out as far alone.
+
+        Several in a row are no lone ones: the chance of that is the share's power.
+        """
+        candidate = comparison.candidate
+        if (difference.change > 0) == candidate.higher_is_better:
+            return comparison
+        share = self._series.lone_share(candidate.run, candidate.name, difference.change)
+        chance = share ** (1 + len(level.outside))
+        if chance <= difference.p_value:
+            return comparison
+        return replace(comparison, difference=replace(difference, p_value=chance), lone_share=share)
 
     def _departed(self, level: BaselineLevel, after: Metric) -> tuple[int, ...]:
         """The runs since which the series is worse, if the candidate does not say that it is back."""
@@ -193,7 +219,7 @@ class Gate:
         ]
         return [row.id for row in rows]
 
-    def accepted_runs(self, series: str) -> frozenset[int]:
+    def accepted_runs(self, series: str) -> Collection[int]:
         """Returns the runs of a series whose level somebody means."""
         return self._series.accepted_runs(series)
 
@@ -205,6 +231,19 @@ class Gate:
             self._values |= dict.fromkeys(((number, metric) for number in missing), None)
             for row in self._session.scalars(rows.where(Metric.run_id.in_(missing))):
                 self._values[row.run_id, metric] = row
+
+    def as_checked(self, run: Run, metric: str, judgement: Judgement) -> Judgement:
+        """Returns a judgement with the verdict of the check that has judged the run already, if any.
+
+        A page judges in the family of the largest check, which may be more cautious.
+        """
+        if run.id not in self._series.alarmed_runs(run.series, metric):
+            return judgement
+        if run.id in self.accepted_runs(run.series):
+            return replace(
+                judgement, verdict="changed", reason="accepted, though a check calls it worse"
+            )
+        return replace(judgement, verdict="regression", reason="a check calls it worse")
 
     def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> MetricComparison | None:
         """Compares a run with another, which may be of another series.
@@ -339,7 +378,7 @@ def _judge(
         verdict: Verdict = "regression" if is_worse else "improvement"
     else:
         verdict = "unchanged" if -limit <= low and high <= limit else "inconclusive"
-    if comparison.departed and comparison.drift is None:
+    if comparison.is_standing:
         verdict = "regression"
     if comparison.drift is not None:
         is_drift = verdict == "regression" and comparison.drift.is_steady
@@ -385,14 +424,24 @@ def _reason(comparison: MetricComparison, verdict: Verdict, change: float, *, is
     if comparison.drift is not None:
         a_run = math.expm1(comparison.drift.total.change / (comparison.drift.runs - 1))
         return f"{format_change(a_run)} a run over the last {comparison.drift.runs} commits"
-    difference = comparison.difference
-    if comparison.departed and not (is_real and abs(change) > comparison.threshold):
+    if comparison.is_standing and not (is_real and abs(change) > comparison.threshold):
         return f"worse since #{comparison.departed[0]}, and not clearly back"
     if verdict in ("regression", "improvement"):
         return f"beyond {limit} and beyond chance"
+    return _why_undecided(comparison, verdict, change, is_real=is_real)
+
+
+def _why_undecided(
+    comparison: MetricComparison, verdict: Verdict, change: float, *, is_real: bool
+) -> str:
+    limit = f"{comparison.threshold * 100:g} %"
+    difference = comparison.difference
     if difference is not None and is_assumed(difference.spread):
         runs = count_of(len(comparison.baseline), "run")
         return f"too few runs to know how much they differ ({runs} in the baseline)"
+    if comparison.lone_share and not is_real:
+        share = format_share(comparison.lone_share)
+        return f"{share} of the device's runs stand out as far alone; the next run tells"
     if verdict == "unchanged":
         return f"the whole interval lies within ±{limit}"
     size = f"{'beyond' if abs(change) > comparison.threshold else 'not beyond'} {limit}"

@@ -35,6 +35,7 @@ from etprof.statistics.runs import (
     RunMarks,
     fit_prior,
     is_assumed,
+    lone_departures,
     spread_of_neighbours,
     standing_level,
 )
@@ -61,6 +62,8 @@ DEFAULT_THRESHOLD: Final = 0.05
 MOST_RUNS: Final = 300
 """Runs of a series that are used: most of a year of nightly runs."""
 _MOST_OF_A_DEVICE: Final = 2000
+_AS_FAR: Final = 0.75
+"""Of a change: a lone run that was so far out may as well have been the change."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,14 @@ class BaselineLevel:
     spread: Spread
     departure: Departure | None = None
     """Newest runs that were worse, until one is clearly back; of the candidate's commit too."""
+
+    outside: tuple[int, ...] = ()
+    """Indices of the newest points, one after the other, that were worse than the level."""
+
+    @property
+    def outside_runs(self) -> tuple[int, ...]:
+        """The runs of these points, oldest first."""
+        return tuple(self.points[index].run_id for index in self.outside)
 
     @property
     def departed_runs(self) -> list[int]:
@@ -158,7 +169,7 @@ class SeriesRuns:
     ) -> BaselineLevel:  # fmt: skip
         higher = METRICS[metric].higher_is_better if metric in METRICS else False
         accepted = self.accepted_runs(run.series)
-        alarmed = self._alarmed_runs(run.series, metric)
+        alarmed = self.alarmed_runs(run.series, metric)
         level = standing_level(
             [point.log_value for point in points],
             worse=-1 if higher else 1,
@@ -170,7 +181,31 @@ class SeriesRuns:
                 barred=barred,
             ),
         )
-        return BaselineLevel(points, level.members, level.spread, level.departure)
+        return BaselineLevel(points, level.members, level.spread, level.departure, level.outside)
+
+    def lone_share(self, run: Run, metric: str, change: float) -> float:
+        """Share of the device's earlier runs that were about as much worse, each alone.
+
+        A device has states, such as warm, that a spread of calm runs does not tell.
+
+        Args:
+            run: The run that is judged; the device's runs before it count.
+            metric: The metric.
+            change: Of the run from its level, in log units; its sign says which side is worse.
+        """
+        worse = int(math.copysign(1, change))
+        lone: list[float] = []
+        for name, group in self._of_device(run, metric).groups.items():
+            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
+            logs = [point.log_value for point in group[:count]]
+
+            def work(logs: Sequence[float] = logs) -> Sequence[float]:
+                return lone_departures(logs, worse)
+
+            key = (run.device, metric, *name, count, worse, "lone")
+            lone += get_or_load(self._of_devices, work, *key)
+        as_far = sum(departure >= _AS_FAR * abs(change) for departure in lone)
+        return as_far / len(lone) if lone else 0.0
 
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
@@ -251,25 +286,28 @@ class SeriesRuns:
             self._of_devices, lambda: _read_device(self._session, *device_metric), *device_metric
         )
 
-    def accepted_runs(self, series: str) -> frozenset[int]:
+    def accepted_runs(self, series: str) -> Collection[int]:
         """Returns the runs of a series whose level is meant: accepted or pinned."""
-        pinned = select(Baseline.run_id).where(Baseline.series == series)
-        accepted = select(Acceptance.run_id).join(Run).where(Run.series == series)
+        pinned = select(Baseline.series, Baseline.run_id)
+        accepted = select(Run.series, Acceptance.run_id).join(Run)
         query = pinned.union(accepted)
-        return get_or_load(self._of_runs, lambda: frozenset(self._session.scalars(query)), series)
+        return self._runs_by(query, "accepted").get((series,), ())
 
-    def _alarmed_runs(self, series: str, metric: str) -> frozenset[int]:
+    def alarmed_runs(self, series: str, metric: str) -> Collection[int]:
         """Returns the runs that a check called worse in a metric."""
+        query = select(Run.series, Alarm.metric, Alarm.run_id).join(Run)
+        return self._runs_by(query, "alarmed").get((series, metric), ())
 
-        def read() -> Mapping[str, frozenset[int]]:
-            query = select(Alarm.metric, Alarm.run_id).join(Run).where(Run.series == series)
-            by_metric: dict[str, set[int]] = {}
-            for name, run_id in self._session.execute(query):
-                by_metric.setdefault(name, set()).add(run_id)
-            return {name: frozenset(run_ids) for name, run_ids in by_metric.items()}
+    def _runs_by(self, query: _Runs, name: str) -> Mapping[tuple[str, ...], set[int]]:
+        """Reads the marked runs of all series at once, by what stands before them in a row."""
 
-        alarms = get_or_load(self._of_runs, read, series, "alarms")
-        return alarms.get(metric, frozenset())
+        def read() -> Mapping[tuple[str, ...], set[int]]:
+            runs_by_key: dict[tuple[str, ...], set[int]] = {}
+            for *key, run_id in self._session.execute(query):
+                runs_by_key.setdefault(tuple(key), set()).add(run_id)
+            return runs_by_key
+
+        return get_or_load(self._of_runs, read, name)
 
 
 def get_or_load(cache: Known, load: Callable[[], _Kind], *key: Hashable) -> _Kind:

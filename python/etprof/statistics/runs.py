@@ -162,6 +162,13 @@ def error_of_departure(spread: Spread, runs: int) -> float:
     return spread.deviation * math.sqrt(1 + 1 / runs)
 
 
+def lone_departures(logs: Sequence[float], worse: int) -> list[float]:
+    """Returns by how much each run but the ends was worse than both of its neighbours, in log units."""
+    values = worse * np.asarray(logs, float)
+    inner = values[1:-1]
+    return [float(d) for d in np.minimum(inner - values[:-2], inner - values[2:])]
+
+
 @dataclass(frozen=True)
 class Departure:
     """Runs that a check called worse than their level, and that nobody accepted since."""
@@ -206,6 +213,8 @@ class Level:
     """Of one run, from this level and those before, moderated by the device's prior."""
     departure: Departure | None = None
     """None unless newest runs were called worse."""
+    outside: tuple[int, ...] = ()
+    """Indices of the newest runs, one after the other, that were worse than the level."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +254,7 @@ def standing_level(
     for index, value in enumerate(logs):
         walk.visit(index, value)
     spread = moderated(*walk.variation(), prior)
-    return Level(tuple(walk.members), spread, walk.departure)
+    return Level(tuple(walk.members), spread, walk.departure, tuple(walk.outside))
 
 
 class _LevelWalk:
@@ -255,6 +264,7 @@ class _LevelWalk:
         self._prior, self._worse, self._threshold, self._marks = prior, worse, threshold, marks
         self.members: list[int] = []
         self.departure: Departure | None = None
+        self.outside: list[int] = []
         self._values: deque[float] = deque(maxlen=_SPREAD_RUNS)
         self._before = (0.0, 0.0)
         self._better: list[tuple[int, float]] = []
@@ -262,6 +272,7 @@ class _LevelWalk:
     def visit(self, index: int, value: float) -> None:
         """Takes a run into the level, or keeps it out."""
         side, is_alarmed = self._side(value), index in self._marks.alarmed
+        self.outside = [*self.outside, index] if side == self._worse else []
         if index in self._marks.accepted and (is_alarmed or side == self._worse):
             self._begin_level([(index, value)])
         elif is_alarmed and self._values:

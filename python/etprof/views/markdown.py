@@ -29,8 +29,8 @@ _SPECIAL: Final = re.compile(
 )
 """What Markdown reads: HTML; what GitHub links unasked, so that a name would call people or lead
 somewhere (`@name`, `#12`, `GH-12`, addresses); markup, some of it at the start of a line only."""
-_CODE: Final = re.compile(r"(?<!`)(`[^`|]+`)(?!`)")
-"""A pair of backticks with what is between them; a bar would end a table's cell."""
+_CODE: Final = re.compile(r"(?<!`)(`[^`|<]+`)(?!`)")
+"""A pair of backticks with what is between them: no bar, which would end a cell, and no HTML."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _FILES: Final = "files."
 _MOST_FILES: Final = 20

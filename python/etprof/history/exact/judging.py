@@ -7,7 +7,7 @@ before, and only changes where the model itself has become another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -319,7 +319,7 @@ def standing_run(
     candidate: Run,
     runs: Sequence[Run],
     compare: Callable[[Run, Run], list[ExactComparison]],
-    accepted: frozenset[int],
+    accepted: Collection[int],
 ) -> Run | None:
     """Returns the newest run that is comparable with the candidate and not worse than those before.
 
