@@ -65,7 +65,8 @@ def describe_export(folder: Path, name: str) -> str:
     (folder / "net.py").write_text(_NET)
     done = etprof(folder, "export", "net.py:Net", "--input", "1x3x8x8", *EXPORTS[name], "--full",
                   "--outdir", "out", columns=100)  # fmt: skip
-    parts = [f"→ {done.exit_code}\n{_COMPUTED.sub('N dB', done.stdout)}"]
+    assert done.exit_code == 0, done.stderr
+    parts = [_COMPUTED.sub("N dB", done.stdout)]
     for path in sorted(folder.glob("out/*.json")):
         if ".stages." in path.name:
             continue
