@@ -22,4 +22,9 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "it adds the node itself, where that reads its own result; readers are asked of nodes "
         "without operators alone, and such a one has nothing to give to itself"
     ),
+    (
+        "dashboard/views/run.py",
+        "reach = (high - low) or 1.0",
+        "reach = (high - low) or 2.0",
+    ): "where all values are equal, each one's distance from the lowest is 0, whatever divides it",
 }
