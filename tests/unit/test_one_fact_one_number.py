@@ -258,7 +258,9 @@ def test_every_declared_table_reaches_people(tmp_path: Path) -> None:
         for name in missing:
             column = next(column for column in table.columns if column.name == name)
             values = {record[name] for record in table.records()}
-            repeated = {record[column.repeats] for record in table.records()} if column.repeats else ()
+            repeated = (
+                {record[column.repeats] for record in table.records()} if column.repeats else ()
+            )
             told = column.visibility == "data" or values == {None} or values <= {None, *repeated}
             assert told or (column.visibility == "several" and len(values - {None}) == 1), (
                 table.name,

@@ -285,7 +285,7 @@ def test_profile_measures_one_program_against_another(tmp_path: Path) -> None:
     run = tmp_path / "out_m" / "runs" / "linux_against_m_fp16"
     assert assess(run).primary_comparison is not None
     assert names_of(assess(run)) >= {"linux_sme2_fp32 → linux_sme2_fp16"}
-    assert "linux_sme2_fp32 → linux_sme2_fp16: slower" in done.stdout
+    assert "fp32 → fp16, 1 thread: slower" in done.stdout
 
 
 @pytest.mark.parametrize(

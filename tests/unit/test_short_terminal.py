@@ -49,6 +49,7 @@ CASES = {
     "history show": "history show 1",
     "history check": "history check --metric all",
     "history pin": "history pin",
+    "history accept": "history accept",
     "history changes": "history changes",
     "history noise": "history noise",
     "history export": "history export {fresh}.json",
