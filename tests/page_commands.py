@@ -123,7 +123,6 @@ SIMULATED: dict[str, Row] = {
     "history pin release 1": Row("simulated"),
     "history accept": Row("simulated"),
     "history accept RUN --why TEXT": Row("simulated", "history accept 2 --why meant"),
-    "history pin meant RUN": Row("simulated", "history pin meant 2"),
     "history check": Row("simulated", exit_code=1),
     "history check --baseline window:7": Row("simulated", exit_code=1),
     "history check --baseline release": Row("simulated", exit_code=1),
