@@ -151,7 +151,7 @@ def test_pages_answer_then_advise_then_show_where_the_time_goes(tmp_path: Path) 
 def test_terminals_have_the_same_order(tmp_path: Path) -> None:
     write_run(tmp_path / "r", described_run())
     text = etprof(tmp_path, "analyze", "r", "--full", columns=120).stdout
-    heads = [SETUP, "\nFindings", "\nModules\n", "\nWhere an inference's time goes\n",
+    heads = [SETUP, "\nFindings", "\nModules of SME2\n", "\nWhere an inference's time goes\n",
              "\nOperators of android_off\n", "\nLatency of timing launches\n", "\nFrom start to steady"]  # fmt: skip
     places = [text.index(head) for head in heads]
     assert places == sorted(places)

@@ -305,7 +305,13 @@ def _rollup_section(assessment: Assessment, medium: Medium) -> Section:
         operators.ROLLUPS[by].of_each([primary]).without_missing(by)
         for by in (keys if primary.experiment.split.times else ())
     ]
-    tables = tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows)
+    comparison = assessment.primary_comparison
+    of = f" of {comparison.short_names[1]}" if comparison else ""
+    tables = tuple(
+        replace(table.first(_ROLLUP_ROWS), title=f"{table.title}{of}")
+        for table in rollups
+        if table.rows
+    )
     return Section("rollups", "Where the time goes by module", tables)
 
 
