@@ -254,7 +254,7 @@ def test_operators_that_were_not_timed_show_what_was_proven(tmp_path: Path) -> N
 
 
 def test_time_by_line_module_and_microkernel(tmp_path: Path) -> None:
-    source = {"file": "/x/net.py", "line": 7, "code": "x = self.conv(x)"}
+    source = {"file": "/x/net.py", "line": 7, "code": "x = self.conv(x, 2, y)"}
     origin = {"module_path": "stem.conv", "module_type": "Conv2d", "source": source}
     operator = {"name": "c", "operator": "convolution.default", "macs": 800_000, "origin": origin,
                 "shape": [1, 8, 4, 4], "input_bytes": 40_000, "output_bytes": 40_000}  # fmt: skip
@@ -268,7 +268,7 @@ def test_time_by_line_module_and_microkernel(tmp_path: Path) -> None:
     page = render_html([assessment])
     text = Page(page).visible
     assert (
-        "Hot lines of the model source Bar code operators time share MACs net.py:7 x = self.conv(x)"
+        "Hot lines of the model source Bar code operators time share MACs net.py:7 x = self.conv(x, 2, y)"
         in text
     )
     assert "module Bar operators time share MACs stem.conv 1 100 µs 100.0 %" in text
