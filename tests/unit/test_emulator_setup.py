@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from etprof.targets.emulator import build, installation, qemu, sysroot
 from etprof.targets.emulator.apt import Package, PackageArchive
 from etprof.targets.emulator.cache import Cache
 from etprof.targets.emulator.installation import STEPS, Emulator, find_parts, locate, set_up
+from tests.world.host import etprof
 
 DEBIAN = PackageArchive("debian", "bookworm", "http://archive")
 
@@ -203,3 +205,35 @@ def test_a_setup_brings_what_is_missing_damaged_or_out_of_date(
         locate()
     monkeypatch.setattr(installation, "STEPS", (steps[0],) * 5)
     assert locate() == Emulator(*[Path("/there")] * 5)
+
+
+def test_the_command_names_each_step_and_what_came_of_it(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def bring(of: Cache, work: Path) -> str:
+        (work / "sdk").mkdir()
+        (work / "sdk/library").write_bytes(bytes(2048))
+        of.add("sdk", version="1", source="here", folder=work / "sdk")
+        return "1"
+
+    steps = (
+        replace(STEPS[0], name="there", find=lambda _: Path("/there"), is_current=lambda _: True),
+        replace(STEPS[0], name="missing", find=lambda _: None, bring=bring),
+    )
+    monkeypatch.setattr(installation, "STEPS", steps)
+    monkeypatch.setattr(build, "check_compiler", lambda: None)
+    done = etprof(tmp_path, "emulator", "setup")
+    assert (done.exit_code, done.stderr) == (0, "1/2 there\n2/2 missing\n")
+    assert done.stdout.splitlines() == [
+        "there: already there, /there",
+        "missing: 1",
+        "Ready: etprof profile MODEL --target emulator",
+    ]
+    assert etprof(tmp_path, "emulator", "status").exit_code == 3
+    assert "--remove deletes" in etprof(tmp_path, "emulator", "status", "--remove").stderr
+    removed = json.loads(etprof(tmp_path, "emulator", "setup", "--remove", "--json").stdout)
+    assert removed["folder"] == str(cache.folder)
+    assert removed["freed_bytes"] >= 2048
+    assert not cache.folder.exists()
+    again = etprof(tmp_path, "emulator", "setup", "--remove")
+    assert again.stdout == f"{cache.folder} is empty\n"
