@@ -259,16 +259,16 @@ def compare_work(before: Run, now: Run) -> list[ExactComparison]:
     if old is None or new is None or old.svl_bits != new.svl_bits:
         return []
     has_instructions = old.has_instructions and new.has_instructions
-    knows_layers = facts_of(before) is not None and facts_of(now) is not None
+    growth = _growth(before, now)
     return [
-        _compare_work(field, count, old, new, knows_layers=knows_layers)
+        _compare_work(field, count, old, new, growth)
         for field, count in WORK.items()
         if has_instructions or field != "instructions"
     ]
 
 
 def _compare_work(
-    field: str, count: WorkCount, old: RunWork, new: RunWork, *, knows_layers: bool
+    field: str, count: WorkCount, old: RunWork, new: RunWork, growth: float | None
 ) -> ExactComparison:
     """Judges one count: one more is worse, one fewer is better, if the same products are on SME."""
     before, after = _total(old, field), _total(new, field)
@@ -277,13 +277,21 @@ def _compare_work(
     if after != before:
         verdict = "regression" if after > before else "improvement"
         if on_sme and (count.is_of_sme or verdict == "improvement"):
-            # Less on SME is worse where nobody knows that the model itself has less of it.
-            verdict = "changed" if knows_layers or on_sme > 0 else "regression"
+            # More is worse where the model itself has more, and less where nobody knows that it has less.
+            is_explained = growth is not None and (verdict == "improvement" or growth <= 0)
+            verdict = "changed" if is_explained else "regression"
     differences = _describe_operators(field, old.operators, new.operators)
     return ExactComparison(
         count.name, count.unit, before, after,
         _exact_judgement(verdict, before, after, f"exact: {differences or 'the same'}"),
     )  # fmt: skip
+
+
+def _growth(before: Run, now: Run) -> float | None:
+    """By how many multiply-accumulates the model itself grew; None where nobody knows."""
+    old, new = facts_of(before), facts_of(now)
+    first, second = (_model_macs(facts) if facts else None for facts in (old, new))
+    return None if first is None or second is None else second - first
 
 
 def _total(work: RunWork, field: str) -> int:
