@@ -64,6 +64,8 @@ MOST_RUNS: Final = 300
 _MOST_OF_A_DEVICE: Final = 2000
 _AS_FAR: Final = 0.75
 """Of a change: a lone run that was so far out may as well have been the change."""
+_LEAST_LONE: Final = 2
+"""Lone runs that are a state of the device; a single one may be anything, and excuses nothing."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class SeriesRuns:
             key = (run.device, metric, *name, count, worse, "lone")
             lone += get_or_load(self._of_devices, work, *key)
         as_far = sum(departure >= _AS_FAR * abs(change) for departure in lone)
-        return as_far / len(lone) if lone else 0.0
+        return as_far / len(lone) if as_far >= _LEAST_LONE else 0.0
 
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""

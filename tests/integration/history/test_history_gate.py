@@ -231,7 +231,7 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
     text = out.read_text()
     assert text.startswith("### etprof: Worse than window:1: 2 regressions, 2 unchanged\n")
     assert "| 🔴 regression | #&#8203;7 a\\|b \\`&lt;b&gt;\\`, fp32" in text
-    assert "<details><summary>2 comparisons without a significant change</summary>" in text
+    assert "<details><summary>All of 4 comparisons</summary>" in text
     assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
 
 
