@@ -42,7 +42,7 @@ TOYS = {
         {},
         {
             "tables/operators.py": (
-                '    Column("label", "string", of=_of_row(lambda r: r.label), repeats="name",'
+                "    named_column(_of_row(lambda r: r.name)),",
                 ('    Column("toy_length", "Int64", "count", basis="per program",\n'
                  '           visibility="data", says="its length",\n'
                 "           of=_of_row(lambda r: len(r.label))),\n"),
