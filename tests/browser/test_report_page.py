@@ -316,8 +316,13 @@ def test_a_timeline_is_seen_nearer_and_whole_again(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     page = Opened(browser, pages["on_off"].as_uri(), WIDE, "light").page
+    page.get_by_role("heading", name="Timeline of a mean inference").click()
     page.get_by_role("button", name="Nearer").click()
     assert page.locator("svg.timeline").first.get_attribute("viewBox") == "250 0 500 48"
     assert "timeline=250-750" in page.url
+    # An address that shows a part of it unfolds it.
+    other = Opened(browser, page.url, WIDE, "light").page
+    assert other.get_by_role("button", name="Nearer").is_visible()
+    assert other.locator("svg.timeline").first.get_attribute("viewBox") == "250 0 500 48"
     page.keyboard.press("0")
     assert page.locator("svg.timeline").first.get_attribute("viewBox") == "0 0 1000 48"

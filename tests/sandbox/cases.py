@@ -87,7 +87,7 @@ CASES: Final = (
         for line, *codes in (
             ("analyze run", 0, 6),
             ("analyze run/android_off/known_android_off_t1.etdump --json", 0),
-            ("compare run:android_off run:android_sme2", 0),
+            ("compare run:android_off run:android_sme2", 0, 6),
             (
                 "report run --format chrome,csv,folded,html,hud,json,md,model-explorer,parquet,perfetto --out out",
                 0,

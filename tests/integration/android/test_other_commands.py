@@ -122,7 +122,7 @@ def test_a_language_model_answers_on_the_phone(
         "--iterations", "1", "--warmup", "0", "--out", "run",
     ]  # fmt: skip
     lost = etprof(tmp_path, *words, "--serial", LOST)
-    assert (lost.exit_code, (tmp_path / "run/manifest.json").exists()) == (2, False)
+    assert (lost.exit_code, (tmp_path / "run/manifest.json").exists()) == (5, False)
     assert LOST in lost.stderr
     done = etprof(tmp_path, *words, "--serial", phone.serial)
     assert done.exit_code == 0, done.stderr

@@ -79,7 +79,7 @@ def test_the_pages_commands_run_in_order(
     do("device restore")
     do("device restore", exit_code=2)  # nothing is saved any more
     monkeypatch.setenv("ANDROID_SERIAL", "nobody:1")
-    do("device verify", exit_code=2)
+    do("device verify", exit_code=5)
     monkeypatch.delenv("ANDROID_SERIAL")
     assert phone.serial in do(f"device list --connect {phone.serial}")
     do(f"device clean --serial {phone.serial}")

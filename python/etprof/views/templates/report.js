@@ -241,6 +241,13 @@ function prepareIcicle(icicle) {
   };
 }
 
+// What an address shows a part of must be seen, however the page folds it.
+function unfold(section) {
+  for (const details of [section.closest("details"), $("details", section)]) {
+    if (details) details.open = true;
+  }
+}
+
 // ---- Timelines: nearer and further, by buttons, keys or a click.
 function prepareTimeline(section) {
   const run = section.dataset.run;
@@ -284,6 +291,7 @@ function prepareTimeline(section) {
   }
   return () => {
     const [from, to] = window_();
+    if (to - from < whole) unfold(section);
     for (const svg of $$("svg", section)) svg.setAttribute("viewBox", `${from} 0 ${to - from} 48`);
   };
 }
