@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from etprof import _etdump
 from etprof.cli import COMMANDS
 from tests.sandbox.cases import CASES, Case, copy_tree, make_trees
 from tests.sandbox.events import Event, Rules, Watched, watch, why_not
@@ -86,7 +87,8 @@ def _is_seen(kind: str, trees: Path) -> bool:
     case = Case("program", "export-llm llm.yaml --dry-run")
     folder = trees.parent / f"planted-{kind}"
     copy_tree(trees, case, folder)
-    shutil.copy(sys.modules["_struct"].__file__ or "", folder / "weights_map.bin")
+    # Any library will do; modules of the standard library are built into some Pythons.
+    shutil.copy(_etdump.__file__, folder / "weights_map.bin")
     if kind == "exec":
         shutil.copy(shutil.which("true") or "", folder / "weights_map.bin")
     (folder / "pickled").write_bytes(b"cos\nsystem\n.")
