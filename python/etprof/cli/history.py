@@ -34,12 +34,13 @@ from etprof.cli.output import answer, show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.orm import Session
 
     from etprof.history.check import CheckRequest
     from etprof.history.store import Store
+    from etprof.tables.table import Table
 
 CHECK_TEXT = """\
 Compares the newest run of each series (model, precision, backend, method, device, SME mode and
@@ -340,24 +341,32 @@ def _accept(arguments: argparse.Namespace) -> int:
 def _list_acceptances(arguments: argparse.Namespace) -> int:
     from etprof.history.selection import accepted_runs
     from etprof.history.tables import ACCEPTANCES
-    from etprof.tables.brief import listed
 
-    with _open(arguments) as store, store.session() as session:
-        missing = "No run is accepted; `etprof history accept RUN --why TEXT` accepts one"
-        accepted = ACCEPTANCES.of(accepted_runs(session))
-        answer(arguments, {"acceptances": accepted.records()}, listed(accepted, missing=missing))
-    return 0
+    missing = "No run is accepted; `etprof history accept RUN --why TEXT` accepts one"
+    return _answer_rows(arguments, "acceptances", ACCEPTANCES, accepted_runs, missing)
 
 
 def _list_baselines(arguments: argparse.Namespace) -> int:
     from etprof.history.selection import pinned_runs
     from etprof.history.tables import BASELINES
+
+    missing = "No baseline is pinned; `etprof history pin NAME RUN` pins one"
+    return _answer_rows(arguments, "baselines", BASELINES, pinned_runs, missing)
+
+
+def _answer_rows(
+    arguments: argparse.Namespace,
+    name: str,
+    table: Table,
+    read: Callable[[Session], Sequence[Any]],
+    missing: str,
+) -> int:
+    """Answers with the rows that the history has; `name` is theirs in JSON."""
     from etprof.tables.brief import listed
 
     with _open(arguments) as store, store.session() as session:
-        missing = "No baseline is pinned; `etprof history pin NAME RUN` pins one"
-        pinned = BASELINES.of(pinned_runs(session))
-        answer(arguments, {"baselines": pinned.records()}, listed(pinned, missing=missing))
+        rows = table.of(read(session))
+        answer(arguments, {name: rows.records()}, listed(rows, missing=missing))
     return 0
 
 

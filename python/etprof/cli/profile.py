@@ -250,35 +250,44 @@ def describe_chosen_threads(folder: Path, threads: int) -> str:
     from etprof.base.units import count_of, format_duration
 
     sentence = f"Used {count_of(threads, 'thread')}, one per core: --threads was not given"
-    latest = _medians_of(folder)
-    slowest = min((median for _, median in latest), default=0.0)
+    content = _model_content(folder)
+    latest = min((median for _, median in _medians_of(folder, content)), default=0.0)
     for earlier in sorted(folder.parent.glob(f"{folder.name}_*"), reverse=True)[:_MOST_EARLIER]:
-        for count, median in _medians_of(earlier, like=folder):
-            if count < threads and median < slowest:
+        for count, median in _medians_of(earlier, content):
+            if count < threads and median < latest:
                 unit = "thread was" if count == 1 else "threads were"
                 return (
                     f"{sentence}. {count} {unit} faster: {format_duration(median)} instead of "
-                    f"{format_duration(slowest)} ({earlier})"
+                    f"{format_duration(latest)} ({earlier})"
                 )
     return sentence
 
 
-def _medians_of(folder: Path, like: Path | None = None) -> list[tuple[int, float]]:
-    """Returns the threads and the median latency of each experiment; none of another program's run."""
+def _model_content(folder: Path) -> str | None:
+    """Returns the hash of the program that a run measured; None where nobody knows."""
     from etprof.base.errors import EtprofError
-    from etprof.run.directory import load_metrics
     from etprof.run.manifest import load_manifest
-    from etprof.statistics.summary import summarise_blocks
 
     try:
-        metrics, manifest = load_metrics(folder), load_manifest(folder)
-        other = load_manifest(like) if like is not None else manifest
+        manifest = load_manifest(folder)
+    except EtprofError:
+        return None
+    return manifest.model.content if manifest else None
+
+
+def _medians_of(folder: Path, content: str | None) -> list[tuple[int, float]]:
+    """Returns threads and median latency of each experiment; none of another program's run."""
+    from etprof.base.errors import EtprofError
+    from etprof.run.directory import load_metrics
+    from etprof.statistics.summary import summarise_blocks
+
+    if content is None or _model_content(folder) != content:
+        return []
+    try:
+        metrics = load_metrics(folder)
     except EtprofError:
         return []
-    if metrics is None or manifest is None or other is None:
-        return []
-    is_same = manifest.model.content in {other.model.content} - {None}
-    if not is_same or not metrics.times_are_meaningful:
+    if metrics is None or not metrics.times_are_meaningful:
         return []
     return [
         (experiment.threads, summarise_blocks([b.latency_ns for b in experiment.blocks]).median)

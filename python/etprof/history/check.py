@@ -41,7 +41,6 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
 """In order of urgency."""
 FIRST_RUN: Final = 9
 """Exit code of a check whose runs have nothing to be compared with yet."""
-_ACCEPTED: Final = "accepted, though worse: "
 _WORSE: Final[tuple[Outcome, ...]] = ("failed", "regression", "drift")
 CHECKED: Final = (
     "latency_ns",
@@ -175,7 +174,7 @@ def _as_accepted(gate: Gate, checked: CheckedMetric) -> CheckedMetric:
         checked.run.series
     ):
         return checked
-    return replace(checked, outcome="changed", reason=f"{_ACCEPTED}{checked.reason}")
+    return replace(checked, outcome="changed", reason=f"accepted, though worse: {checked.reason}")
 
 
 def _is_worse(outcome: Outcome) -> bool:
@@ -200,10 +199,12 @@ def _exact_entries(
     accepted = gate.accepted_runs(candidate.series)
     for compare in (compare_facts, *((compare_work,) if request.work else ())):
         standing = standing_run(candidate, runs, compare, accepted)
-        for comparison in compare(standing, candidate) if standing else ():
+        if standing is None:
+            continue
+        for comparison in compare(standing, candidate):
             judgement = comparison.judgement
             yield CheckedMetric(
-                judgement.verdict, candidate, (standing,) if standing else (), judgement.reason,
+                judgement.verdict, candidate, (standing,), judgement.reason,
                 comparison.metric, comparison.unit, comparison.before, comparison.after, judgement,
             )  # fmt: skip
 

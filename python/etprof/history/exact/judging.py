@@ -215,10 +215,15 @@ def _describe_change(
     """Names the layers that changed, the largest first, else why the verdict is this one."""
     texts = describe_layers(metric, old, new)
     if texts:
-        return ", ".join(texts[:_NAMED]) + (
-            f", and {count_of(len(texts) - _NAMED, 'layer')} more" if len(texts) > _NAMED else ""
-        )
+        return _name_first(texts, "layer")
     return "within the tolerance" if verdict == "unchanged" else "another value"
+
+
+def _name_first(texts: Sequence[str], noun: str) -> str:
+    """Joins the first texts, and says how many more of the noun there are."""
+    others = len(texts) - _NAMED
+    further = [f"and {count_of(others, noun)} more"] if others > 0 else []
+    return ", ".join([*texts[:_NAMED], *further])
 
 
 def describe_layers(metric: ExactMetric, old: ExactFacts, new: ExactFacts) -> list[str]:
@@ -310,12 +315,8 @@ def _describe_operators(
         != (new := getattr(now.get(name, nothing), field))
     ]
     differing.sort(key=lambda difference: -abs(difference[2] - difference[1]))
-    texts = [
-        f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing[:_NAMED]
-    ]
-    if len(differing) > _NAMED:
-        texts.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
-    return ", ".join(texts)
+    texts = [f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing]
+    return _name_first(texts, "operator")
 
 
 def _exact_judgement(verdict: Verdict, before: float, after: float, reason: str) -> Judgement:
