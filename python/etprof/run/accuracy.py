@@ -126,6 +126,8 @@ _ERROR_GROWTH: Final = 1 + 10 ** (_MARGIN_DB / 10)
 """Of a faithful program's error power beside float32, ÷ the converted model's: its own rounding adds
 up with that of the lowering, and the two are independent. On a CPU that sums halves in halves
 (AVX512-FP16), a program of 30 layers has 2.2."""
+_ALLOWED_LOSS_DB: Final = 10 * log10(_ERROR_GROWTH)
+"""The same as a ratio of signal to noise: so many dB below the converted model's."""
 
 _MOST_PERPLEXITY: Final[Mapping[str, float]] = {
     "fp32": 1.001,
@@ -200,7 +202,7 @@ def reachable_floors(floors: Floors, precision: str | None, cost: Parity | None)
     return Floors(
         snr_db=floors.snr_db
         if snr is None
-        else _within(least.snr_db, snr - 10 * log10(_ERROR_GROWTH), floors.snr_db),
+        else _within(least.snr_db, snr - _ALLOWED_LOSS_DB, floors.snr_db),
         # One less the cosine is half the error's power ÷ the signal's.
         cosine=floors.cosine
         if cosine is None
