@@ -50,7 +50,7 @@ Noise = Callable[[np.random.Generator, int], "NDArray[np.float64]"]
 LAUNCHES = (6, 10, 20, 40, 60)
 SPREAD = 0.02
 EFFECT = 1.05
-"""A true speed-up, of which the power is told."""
+"""A true speedup, of which the power is told."""
 OPERATOR_LAUNCHES = (5, 6, 8, 12, 20, 40)
 COVERS = (0.93, 0.97)
 """What intervals of 95 % should cover."""
@@ -158,7 +158,7 @@ order that always begins with one side is never drawn: intervals cover more than
 
 
 def _in_run(trials: int) -> Iterator[Row]:
-    """One run of two experiments: their speed-up, and the first one's own latency."""
+    """One run of two experiments: their speedup, and the first one's own latency."""
     for name, noise in NOISES.items():
         wide = noise(np.random.default_rng(0), 200_001)
         truth = float(np.median(wide)) if name in ONE_MIDDLE else None
@@ -201,7 +201,7 @@ def _simulate_run(  # noqa: PLR0913, PLR0917 - one cell of a table
         name,
         str(launches),
         (
-            Share("speed-up covers", covered, trials, COVERS[0], most_covered),
+            Share("speedup covers", covered, trials, COVERS[0], most_covered),
             Share("false verdicts", wrong, trials, 0.0, 0.05),
             Share("+5 % found", found, trials),
             Share("side covers", inside, shown, least, most),
@@ -534,7 +534,7 @@ SECTIONS: dict[str, Section] = {
         _stories, "checks", cost=20,
     ),
     "changes": Section(
-        "Changes of level in series of 2 % spread; in %", _changes, "runs", cost=5
+        "Change points in series of 2 % spread; in %", _changes, "runs", cost=5
     ),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Do instructions repeat to the instruction? Each of three programs is counted ten times.
 
 With --alike N instead, N runs of a model that did not change are added to a history, and each is
-held against those before it as a workflow would: how many are called a regression? Needs
+compared with those before it as a workflow would: how many are called a regression? Needs
 `etprof emulator setup`. Exit code 1 where any count differed, or any run was.
 """
 

@@ -140,7 +140,7 @@ def compare(  # noqa: PLR0913, PLR0917 - what a row is made of
     text: bytes,
     files: ExportedFiles | None = None,
 ) -> Quality:
-    """Returns the row of one program, held against eager's probabilities and tokens."""
+    """Returns the row of one program, compared with eager's probabilities and tokens."""
     expected, tokens = eager
     found, generated = score_text(scorer, text), generate(scorer, text)
     differing = [a != b for a, b in zip(generated, tokens, strict=True)]

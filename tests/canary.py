@@ -2,7 +2,7 @@
 
 Where it is the pinned one, that is said in a line, and the checks run on it. Otherwise etprof is
 copied, its pin moved, and the copy built and tested in an environment of its own. What stands in
-the newest library for Arm is held against etprof's tables whatever this machine is: labels of
+the newest library for Arm is compared with etprof's tables whatever this machine is: labels of
 XNNPACK's operators, names of kernels outside delegates, and microkernels. Exit code 1 when
 anything breaks.
 """

@@ -1,4 +1,4 @@
-"""What PyTorch's dashboard takes, version 3: whatever is exported for it is held against this.
+"""What PyTorch's dashboard takes, version 3: whatever is exported for it is compared with this.
 
 The record is as its table declares it: `clickhouse_db_schema/benchmark.oss_ci_benchmark_v3/schema.sql`
 of pytorch/test-infra (2026), columns, types and order of nesting. What has a default there may be

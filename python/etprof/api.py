@@ -6,7 +6,7 @@
     run.operators().nlargest(5, "mean_ns")
     etprof.compare(run.experiment("android_off"), run.experiment("android_sme2")).verdict
 
-Times are in ns, shares are fractions of one, speed-up is baseline ÷ candidate. Missing values are
+Times are in ns, shares are fractions of one, speedup is baseline ÷ candidate. Missing values are
 `<NA>` or NaN. docs/python_api.md lists every column.
 """
 
@@ -353,7 +353,7 @@ class ComparisonResult:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the speed-up, None below six blocks; of separate runs that of 99 %."""
+        """95 % interval of the speedup, None below six blocks; of separate runs that of 99 %."""
         return self.comparison.latency.interval if self.comparison.latency else None
 
     @property

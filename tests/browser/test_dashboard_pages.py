@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 COMMITS = 18
-"""Enough that the change of level is told in every series, whichever way its noise fell."""
+"""Enough that the change point is told in every series, whichever way its noise fell."""
 KNOWN = KnownHistory(
     commits=COMMITS, devices=("Phone A",), precisions=("fp32", "int8"), hostile=True, emulated=True,
     branches=("main", "main", "wip/faster-conv"),
@@ -201,7 +201,7 @@ def test_overview_says_what_changed_and_is_red_only_for_it(
     red = page.locator("table .change.worse")
     assert [re.sub(r".* ", "", text) for text in red.all_inner_texts()] == ["regression"] * 2
     assert page.locator(".change.same").count() > 2
-    # THEN SME2 is held against off on devices alone
+    # THEN SME2 is compared with off on devices alone
     assert re.search(r"2\.\d\d× improvement", row_of(page, IMPROVED, "Phone A", "fp32"))
     emulated = row_of(page, IMPROVED, "emulated", "fp32")
     assert "not representative: times mean nothing" in emulated
@@ -266,7 +266,7 @@ def test_trend_draws_runs_changes_of_level_and_failures(
     assert page.locator(".trend .point:not([hidden]) .dot").count() == 2 * COMMITS
     # THEN both lines have their improvement, in the chart and in words
     assert page.locator(".trend line.level:not([hidden])").count() == 2
-    changes = page.get_by_role("region", name="Table: Changes of level").inner_text()
+    changes = page.get_by_role("region", name="Table: Change points").inner_text()
     assert len(re.findall(r"−(19|20|21)\.\d % improvement", changes)) == 2
     title = page.locator(".trend .point title").first.text_content() or ""
     assert re.fullmatch(
@@ -465,7 +465,7 @@ def test_a_part_of_a_trend_is_chosen_with_a_brush(
     assert re.search(r"#x=(49|50)\d-7[45]\d$|#x=500-75\d$", page.url)
     page.reload()
     assert said.inner_text() == told
-    # THEN every change of level is drawn with its interval
+    # THEN every change point is drawn with its interval
     assert page.locator(".level-band:visible, .level-band").count() == 2
     assert opened.complaints == []
     page.close()

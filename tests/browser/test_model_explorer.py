@@ -79,7 +79,7 @@ def test_node_data_loads_and_meets_the_graphs_nodes(
     paths = write_documents([assessment], tmp_path / "out", ["model-explorer"])
     assert sorted(path.name for path in paths) == [
         f"report_model_explorer_{name}.json"
-        for name in ("difference_us", "off_us", "partitions", "sme2_us", "speed-up")
+        for name in ("difference_us", "off_us", "partitions", "sme2_us", "speedup")
     ]
     schema, coloured = package.node_data_builder.GraphNodeData, set()
     config = package.config()

@@ -242,7 +242,7 @@ def test_every_operator_is_reached_by_link_and_by_keyboard(
     # WHEN the address alone is opened, THEN it shows the same; arrows lead on
     page = Opened(browser, f"{pages['on_off'].as_uri()}#{anchors[0]}", size, "light").page
     drawer = page.locator("#drawer")
-    assert {"speed-up", "class", "microkernel"} <= set(drawer.locator("dt").all_inner_texts())
+    assert {"speedup", "class", "microkernel"} <= set(drawer.locator("dt").all_inner_texts())
     assert find_accessibility_problems(page, least="minor") == []
     page.keyboard.press("ArrowRight")
     assert page.url.endswith(f"#{anchors[1]}")

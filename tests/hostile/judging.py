@@ -1,4 +1,4 @@
-"""What a command may answer: codes, lines, documents and pages, each held against the rules."""
+"""What a command may answer: codes, lines, documents and pages, each compared with the rules."""
 
 from __future__ import annotations
 

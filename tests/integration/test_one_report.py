@@ -100,7 +100,7 @@ def test_a_run_without_any_etdump_is_reported(mode: str, tmp_path: Path) -> None
     ):  # fmt: skip
         done = do(tmp_path, spec, *words)
         assert done.exit_code == 0 or words[0] == "validate", (words, done.stderr)
-    with pytest.raises(UsageError, match="no operator split"):
+    with pytest.raises(UsageError, match="no per-operator breakdown"):
         package.load_run(tmp_path / RUN).event_blocks()
 
 

@@ -226,5 +226,9 @@ def test_recording_a_small_model_is_no_disagreement(tmp_path: Path) -> None:
     for extra_us, agrees in ((0.7 * operators, True), (2 * operators, False)):
         factor = execute_us / (1.25 * execute_us + extra_us)
         report = measured(tmp_path / str(agrees), recorder(latency_factor=factor))
-        said = [note for note in report["notes"] if note.startswith("off: operator split does not")]
+        said = [
+            note
+            for note in report["notes"]
+            if note.startswith("off: per-operator breakdown does not")
+        ]
         assert (not said) is agrees, (factor, said)

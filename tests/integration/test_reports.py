@@ -45,7 +45,7 @@ def export(
 
 @pytest.mark.parametrize("model", QUICK)
 def test_a_right_program_with_state_exports(tmp_path: Path, model: str) -> None:
-    """S-1: the program's second inference was held against eager's first."""
+    """S-1: the program's second inference was compared with eager's first."""
     method = export(tmp_path, model)["methods"]["forward"]
     assert method["state"]
     assert [step["step"] for step in method["steps"]] == [2, 3, 4]

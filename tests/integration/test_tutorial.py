@@ -60,5 +60,5 @@ def test_the_tutorials_commands_run_in_order(tmp_path: Path) -> None:
     )
     speed_up, answers = (quotation.printed for quotation in made if quotation.block.is_timed)
     # What the prose says of times, on whatever machine: most of the time was the mean's.
-    assert float(re.findall(r"speed-up ([\d.]+)×", speed_up)[0]) > 2
+    assert float(re.findall(r"speedup ([\d.]+)×", speed_up)[0]) > 2
     assert len(re.findall(r"^\| Is its .* share (?:higher|lower)\?", answers, re.MULTILINE)) == 3

@@ -208,7 +208,7 @@ MUTATIONS = (
         "sum(settled) < len(settled) / 2", "sum(settled) < 0", (INTEGRITY,),
     ),
     Mutation(
-        48, "an operator's emulated speed-up is told", "analysis/compare/comparison.py",
+        48, "an operator's emulated speedup is told", "analysis/compare/comparison.py",
         "if None in sides:", "if False:", (COMPARISON, UNTIMED),
     ),
     Mutation(

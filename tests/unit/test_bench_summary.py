@@ -78,12 +78,12 @@ def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[StoredUn
     table = summary_table("m", make_rows(kept))
     assert table.title == "m: 3 experiments, 1 failed; host, toy_cnn, xnnpack"
     headings = [each.heading for each in shown_columns(table, "everywhere")]
-    columns = "precision SME threads latency 95 % interval load first peak SME2 speed-up"
+    columns = "precision SME threads latency 95 % interval load first peak SME2 speedup"
     assert " ".join(headings).strip() == columns
     off, on, failed = table.records()
     assert (off["precision"], off["SME"], off["threads"]) == ("fp32", "off", "1")
     assert off["latency"] == pytest.approx(901_000)
-    assert on["SME2 speed-up"] == "2.99× (faster)"
+    assert on["SME2 speedup"] == "2.99× (faster)"
     assert failed["remark"] == "failed: not exported: no <b>weights</b> | today"
     text = shown(kept)
     assert "901 µs" in text

@@ -313,7 +313,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run_command_line(["compare", *pair]) == 0
     text = capsys.readouterr().out
     assert text.startswith(
-        "known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99× (95 % interval"
+        "known, fp16, 1 thread, SME off → SME2: faster, speedup 2.99× (95 % interval"
     )
     assert "−300 µs" in text
     assert run_command_line(["compare", *pair, "--json"]) == 0
@@ -347,7 +347,7 @@ def test_emulated_comparison_shows_structure_only(
 
 
 def with_outputs(run: Path, values: dict[str, list[float]]) -> Path:
-    """Adds what the operator split's passes computed."""
+    """Adds what the per-operator breakdown's passes computed."""
     for name, numbers in values.items():
         (etdump,) = (run / name).glob("*.etdump")
         outputs = etdump.with_name(f"{etdump.stem}_outputs")
@@ -383,9 +383,9 @@ def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
     (found,) = compare_within(analyze_run(LoadedRun.load(run)))
     assert badge_of(found) == "different results"
     assert found.notes[0].startswith(
-        "the sides computed different results, so no speed-up counts: output 0: 2.4 dB signal"
+        "the sides computed different results, so no speedup counts: output 0: 2.4 dB signal"
     )
-    assert "different results; faster, speed-up 2.99×" in describe_comparison(found)
+    assert "different results; faster, speedup 2.99×" in describe_comparison(found)
 
 
 @pytest.mark.parametrize(("weights", "compared"), [("c", 2), ("d", 0)])

@@ -77,7 +77,7 @@ def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:
 
 
 def test_as_many_problems_as_a_file_holds_are_told_soon(good: dict[str, Any]) -> None:
-    """Each was left out by a copy of all, and held against all others: minutes for this one."""
+    """Each was left out by a copy of all, and compared with all others: minutes for this one."""
     good |= {f"x{at}": None for at in range(30_000)}
     started = time.process_time()
     with pytest.raises(UsageError, match=r"and \d{5} more"):

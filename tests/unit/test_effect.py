@@ -1,4 +1,4 @@
-"""The speed-up's statistics keep their promises on data whose truth is known."""
+"""The speedup's statistics keep their promises on data whose truth is known."""
 
 from __future__ import annotations
 

@@ -263,7 +263,9 @@ def test_interruptions_are_left_out_and_said(tmp_path: Path) -> None:
     analysis = analyze_run(Run.load(path))
     (experiment,) = analysis.experiments
     assert (experiment.split.executions, experiment.split.left_out.disturbed) == (23, 1)
-    assert any("1 of 24 executions are left out of the operator split" in n for n in analysis.notes)
+    assert any(
+        "1 of 24 executions are left out of the per-operator breakdown" in n for n in analysis.notes
+    )
 
 
 def damaged(folder: Path, *, rows: int = 1, name: str = "x.etdump") -> Path:

@@ -399,7 +399,9 @@ def test_an_execution_far_from_the_median_is_not_in_the_split(tmp_path: Path) ->
     (entry,) = run.experiments
     assert (entry.experiment.split.executions, entry.experiment.split.left_out.disturbed) == (7, 1)
     assert timed(entry.details[-1].row).mean_ns == US
-    assert any("1 of 8 executions are left out of the operator split" in n for n in run.run.notes)
+    assert any(
+        "1 of 8 executions are left out of the per-operator breakdown" in n for n in run.run.notes
+    )
 
 
 def test_why_not_sme2_with_its_worth(tmp_path: Path) -> None:

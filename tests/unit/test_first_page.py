@@ -76,15 +76,13 @@ def test_every_answer_begins_with_precision_and_threads(tmp_path: Path) -> None:
     for words in (["analyze", "r"], ["analyze", "r", "--full"], ["report", "r"],
                   ["compare", *pair], ["compare", *pair, "--full"]):  # fmt: skip
         first = etprof(tmp_path, *words, columns=200).stdout.partition("\n")[0]
-        assert first.startswith(f"{SETUP}, SME off → SME2: faster, speed-up"), words
+        assert first.startswith(f"{SETUP}, SME off → SME2: faster, speedup"), words
     page = (tmp_path / "r/report.html").read_text()
     assert f'<p class="plain">{SETUP}, SME off → SME2: faster' in page
     # AND of one configuration alone
     alone = replace(on_off_run(), experiments=on_off_run().experiments[:1])
     head = brief_of(assess_run(analyze(tmp_path / "alone", alone))).headlines[0].text
-    assert (
-        head == f"{SETUP}: an inference takes 901 µs. No baseline: one configuration was measured."
-    )
+    assert head == f"{SETUP}: median latency 901 µs. No baseline: one configuration was measured."
 
 
 def test_sides_of_two_thread_counts_say_both(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Groups of few values, and tables of many tests: held against SciPy and by hand."""
+"""Groups of few values, and tables of many tests: compared with SciPy and by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_degrees_of_freedom_are_those_of_the_runs() -> None:
 
 
 def test_one_value_a_side_says_nothing() -> None:
-    """N1: two runs alone have no spread that a difference could be held against."""
+    """N1: two runs alone have no spread that a difference could be compared with."""
     assert difference_of_groups([1.0], [2.0]) is None
     known = difference_of_groups([1.0], [2.0], prior=Spread(0.1, 8))
     assert known is not None

@@ -1,4 +1,4 @@
-"""Changes of level are found where they are, and only there; the likelihood is the textbook's."""
+"""Change points are found where they are, and only there; the likelihood is the textbook's."""
 
 from __future__ import annotations
 

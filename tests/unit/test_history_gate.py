@@ -107,7 +107,7 @@ def test_a_lasting_regression_is_red_every_time_until_it_is_pinned(
     for _ in range(15):
         (slow,) = history.add(1.1)
         assert outcome(history, baseline) == "regression"
-    # WHEN the new level is meant, THEN it is what later runs are held against
+    # WHEN the new level is meant, THEN it is what later runs are compared with
     assert command(history, "pin", "meant", str(slow)) == 0
     for _ in range(4):
         history.add(1.1)
@@ -118,7 +118,7 @@ def test_a_lasting_regression_is_red_every_time_until_it_is_pinned(
 
 @pytest.mark.parametrize("baseline", ["window:7", "branch:main", "pinned"])
 def test_a_run_with_wrong_outputs_is_no_baseline(make: Make, baseline: str) -> None:
-    """X1: a wrong answer may be twice as fast; nothing is held against it, nor does it widen what
+    """X1: a wrong answer may be twice as fast; nothing is compared with it, nor does it widen what
     runs of the series or of the device are known to differ by."""
     alone = make(0.0)
     alone.add(wrong_outputs="they part by 2 dB")

@@ -190,7 +190,7 @@ def test_a_damaged_split_does_not_lose_the_run(tmp_path: Path) -> None:
     (document,) = read_run_directory(run)
     assert document.status == "ok"
     assert document.failure is not None
-    assert document.failure.startswith("operator split: ")
+    assert document.failure.startswith("per-operator breakdown: ")
     assert document.metrics
 
 

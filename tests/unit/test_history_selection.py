@@ -34,7 +34,7 @@ class History:
         return added.run_id
 
     def baseline_of(self, run_id: int, name: str) -> list[int]:
-        """The numbers of the runs that a run is held against, the newest first."""
+        """The numbers of the runs that a run is compared with, the newest first."""
         with self.store.session() as session:
             gate = Gate(session)
             found = gate.compare(name, session.get_one(Run, run_id), "latency_ns")
@@ -53,7 +53,7 @@ def commit(letter: str, branch: str = "main") -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ["window:9", "branch:main"])
 def test_a_baseline_has_no_later_run(history: History, name: str) -> None:
-    """Mutants 27 and 28: a run that is checked again must not be held against its future."""
+    """Mutants 27 and 28: a run that is checked again must not be compared with its future."""
     earlier = history.add(1, git=commit("a"))
     candidate = history.add(2, git=commit("b"))
     later = history.add(3, git=commit("c"))
@@ -65,7 +65,7 @@ def test_a_baseline_has_no_later_run(history: History, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["window:9", "branch:main"])
 def test_a_baseline_has_no_failed_run(history: History, name: str) -> None:
-    """Mutant 29: a failure has nothing to be held against, and would take a place."""
+    """Mutant 29: a failure has nothing to be compared with, and would take a place."""
     measured = history.add(1, git=commit("a"))
     failed = history.add(2, git=commit("b"), failing={"off": "lost"})
     candidate = history.add(3, git=commit("c"))

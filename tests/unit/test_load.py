@@ -365,7 +365,7 @@ def test_an_emulated_median_is_in_no_note(emulated: Path) -> None:
     """B-D8: an experiment that had no ETDump was told with its median."""
     next(emulated.glob("*/*.etdump")).unlink()
     notes = analyze_run(Run.load(emulated)).notes
-    assert not [note for note in notes if "median" in note or "operator split" in note]
+    assert not [note for note in notes if "median" in note or "per-operator breakdown" in note]
 
 
 def test_no_emulated_value_enters_a_history(emulated: Path) -> None:

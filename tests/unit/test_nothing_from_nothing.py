@@ -34,7 +34,7 @@ RUNS = 9
 def test_history_commands_find_nothing_in_nothing(
     tmp_path: Path, spread: float, noise: str
 ) -> None:
-    """N3 to N6: red builds, and changes of level, of which there were none."""
+    """N3 to N6: red builds, and change points, of which there were none."""
     random = np.random.default_rng([round(1000 * spread), len(noise)])
     path = str(tmp_path / "h.sqlite")
 

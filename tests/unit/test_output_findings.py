@@ -120,7 +120,7 @@ def test_a_reference_elsewhere_is_none_of_the_exports(tmp_path: Path) -> None:
     (run.parent / "reference_0.bin").rename(tmp_path / "elsewhere.bin")
     told = run / "export.json"
     told.write_text(told.read_text().replace("reference_0.bin", "../elsewhere.bin"))
-    # THEN it is not what the outputs are held against
+    # THEN it is not what the outputs are compared with
     assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(run))))
 
 

@@ -78,7 +78,7 @@ def test_a_runner_without_event_tracer_is_timed_and_not_split(tmp_path: Path) ->
     measured = run(tmp_path, target, EXPERIMENTS[:1])
     assert all(request.etdump is None for request in target.requests)
     assert measured.errors == []
-    assert measured.notes[0].startswith("linux_sme2_on has no operator split: ")
+    assert measured.notes[0].startswith("linux_sme2_on has no per-operator breakdown: ")
     # AND what it computes is asked for by a launch of its own
     assert [purpose for _, purpose, _ in measured.results][-1] == "outputs"
 

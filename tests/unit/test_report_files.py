@@ -41,11 +41,11 @@ def test_default_is_html_and_markdown_in_the_run(
 ) -> None:
     assert report(run) == 0
     first, *_, html, markdown = capsys.readouterr().out.splitlines()
-    assert first.startswith("known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99×")
+    assert first.startswith("known, fp16, 1 thread, SME off → SME2: faster, speedup 2.99×")
     assert (html, markdown) == (f"{run}/report.html", f"{run}/report.md")
     text = (run / "report.md").read_text()
     assert text.startswith("# known\nfp16 · xnnpack · android · Cortex-X925 · 2026-11-21\n")
-    assert "known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99×" in text
+    assert "known, fp16, 1 thread, SME off → SME2: faster, speedup 2.99×" in text
     assert (
         "| Convolution | convolution | 700 µs | 160 µs | −540 µs | 4.38× | 77.7 % | 55.0 % |"
         in text

@@ -73,12 +73,13 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_headline_has_verdict_interval_and_test(html: str) -> None:
     text = Page(html).visible
     assert (
-        "With SME2 an inference takes 301 µs instead of 901 µs: more than noise explains. " in text
+        "With SME2 the median latency is 301 µs instead of 901 µs: more than noise explains. "
+        in text
     )
     assert "2.99× faster" in text
-    assert "known, fp16, 1 thread, SME off → SME2: faster, speed-up 2.99× (95 % interval" in text
+    assert "known, fp16, 1 thread, SME off → SME2: faster, speedup 2.99× (95 % interval" in text
     assert (
-        "10 pairs of process launches, signed-rank p = 0.002; speed-up is baseline ÷ candidate."
+        "10 pairs of process launches, signed-rank p = 0.002; speedup is baseline ÷ candidate."
         in text
     )
 
@@ -210,8 +211,11 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after", "sentence"),
     [
-        ({"sme": "sme2"}, "With SME2 an inference takes 301 µs instead of 301 µs: that is no"),
-        ({"threads": 4}, "With 4 threads an inference takes 301 µs instead of 301 µs: that is no"),
+        ({"sme": "sme2"}, "With SME2 the median latency is 301 µs instead of 301 µs: that is no"),
+        (
+            {"threads": 4},
+            "With 4 threads the median latency is 301 µs instead of 301 µs: that is no",
+        ),
         ({"sme": "sme2", "latency_us": [200, 400] * 5}, "but the measurement cannot tell that"),
         (
             {"sme": "sme2", "latency_us": [601] * 10},
@@ -238,7 +242,7 @@ def test_a_speed_up_has_the_digits_that_its_interval_tells_wherever_it_stands(
     (speed_up,) = set(re.findall(r"(\S+×) \(95 % interval 4\.89× … 5\.70×\)", text))
     assert re.fullmatch(r"5\.\d\d×", speed_up)
     assert f"{speed_up} faster" in text
-    assert f"faster, speed-up {speed_up} (95 % interval 4.89× … 5.70×)" in text
+    assert f"faster, speedup {speed_up} (95 % interval 4.89× … 5.70×)" in text
     assert f"Steady inference 1.62 ms 300 µs {speed_up} 4.89× … 5.70× faster" in text
 
 

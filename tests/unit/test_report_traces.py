@@ -231,7 +231,7 @@ def test_node_data(tmp_path: Path) -> None:
         "on us": {"conv": 10, "linear": 10},
         "off us": {"conv": 40, "linear": 20},
         "difference us": {"conv": -30, "linear": -10},
-        "speed-up": {"conv": 4, "linear": 2},
+        "speedup": {"conv": 4, "linear": 2},
     }
 
     # AND each is a document of Model Explorer's GraphNodeData

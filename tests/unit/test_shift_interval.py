@@ -1,4 +1,4 @@
-"""The interval of a shift by ranks, held against SciPy's test."""
+"""The interval of a shift by ranks, compared with SciPy's test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports say of noise, held against SciPy and formulas that are written out here."""
+"""What reports say of noise, compared with SciPy and formulas that are written out here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner declares again of ExecuTorch's thread pool, held against a header that has it."""
+"""What the runner declares again of ExecuTorch's thread pool, compared with a header that has it."""
 
 from __future__ import annotations
 

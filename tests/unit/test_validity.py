@@ -113,7 +113,7 @@ def test_a_verdict_whose_validity_fails_says_one_thing(run: Path) -> None:
     change(run / "metrics.json", disturb)
     assert state(run, "undisturbed") == "failed"
     told = brief_text(run)
-    assert "questionable, speed-up" in told
+    assert "questionable, speedup" in told
     assert ": other processes used the CPU during the run" in told
     for word in ("faster", "slower", "no difference", "inconclusive", "not met"):
         assert word not in told

@@ -42,7 +42,7 @@ class Alternative:
 
     @property
     def insight(self) -> ExperimentInsight | None:
-        """The experiment; None where no operator split was recorded."""
+        """The experiment; None where no per-operator breakdown was recorded."""
         return self.assessment.primary if self.assessment.is_split else None
 
     @cached_property
@@ -173,7 +173,7 @@ def _side(assessment: Assessment) -> Side:
 
 
 def are_alike(first: Assessment, second: Assessment) -> bool:
-    """Whether two runs with operator splits were measured alike, but for threads and cores."""
+    """Whether two runs with per-operator breakdowns were measured alike, but for threads and cores."""
     return all(
         difference.field in _FREE_SETTINGS
         for difference in find_differences(_side(first), _side(second))

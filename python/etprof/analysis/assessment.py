@@ -62,13 +62,13 @@ class Assessment:
         if comparison is not None:
             return self.insight.of(comparison.candidate.experiment.name)
         if not self.is_split:
-            msg = f"{self.run.source} holds no operator split: no ETDump was recorded"
+            msg = f"{self.run.source} holds no per-operator breakdown: no ETDump was recorded"
             raise UsageError(msg)
         return self.insight.experiments[0]
 
     @property
     def is_split(self) -> bool:
-        """Whether any experiment has an operator split; kernels and outputs may be there alone."""
+        """Whether any experiment has a per-operator breakdown; kernels and outputs may be there alone."""
         return bool(self.insight.experiments)
 
     @property

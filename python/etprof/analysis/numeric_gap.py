@@ -223,7 +223,7 @@ class NumericGaps:
     def added_noise(self, mode: str) -> dict[str, float]:
         """Returns by module how much its operators add to the distance from float32.
 
-        The distance is error power ÷ signal power, and each operator's is held against that of the one
+        The distance is error power ÷ signal power, and each operator's is compared with that of the one
         before it in the graph: a guide to which layers a precision is too small for, not a proof.
         """
         noise_by_module, before = dict[str, float](), 0.0

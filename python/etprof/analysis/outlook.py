@@ -25,7 +25,7 @@ class SpeedBound:
 
     device: str
     low: float
-    """Speed-up at the lower ends of the peaks."""
+    """Speedup at the lower ends of the peaks."""
     high: float
     """At their upper ends; an operator of which bytes or times are not known takes no time."""
     unplaced: int
@@ -46,7 +46,7 @@ class Outlook:
     packed_types: tuple[str, ...]
     """What their names will say once SME2 is used."""
     ceiling: float | None
-    """Speed-up if they took no time at all; None when they are everything."""
+    """Speedup if they took no time at all; None when they are everything."""
     bound: SpeedBound | None = None
     """None where nobody measured what the device can do with SME2."""
 
@@ -87,7 +87,7 @@ def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outl
 def _bound(
     eligible: Sequence[tuple[OperatorDetail, float]], roofs: Roofs, device: str
 ) -> SpeedBound | None:
-    """Bounds the speed-up by the roofs; None where nothing would be left of the inference."""
+    """Bounds the speedup by the roofs; None where nothing would be left of the inference."""
     points = [(share, detail.placed(roofs)) for detail, share in eligible]
     remaining_share = 1 - sum(share for share, _ in points)
     low, high = (

@@ -1,6 +1,6 @@
 """Compares outputs as numbers: of two experiments, or of one and the eager model.
 
-A faster wrong answer is no speed-up.
+A faster wrong answer is no speedup.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
 def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
     """Answers both questions on what an experiment computed, as far as the export's files tell.
 
-    Of a program with state, each inference that was kept is held against the same of the eager model.
+    Of a program with state, each inference that was kept is compared with the same of the eager model.
     """
     program, name = experiment.program, experiment.name
     floors, method = _floors(program), program.method

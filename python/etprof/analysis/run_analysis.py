@@ -89,7 +89,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class ExperimentAnalysis:
-    """One experiment: its operator split and, where it was timed, its latency."""
+    """One experiment: its per-operator breakdown and, where it was timed, its latency."""
 
     loaded: LoadedExperiment
     executions: Executions
@@ -183,7 +183,7 @@ class ExperimentAnalysis:
 
 @dataclass(frozen=True)
 class RunAnalysis:
-    """A run with each experiment's operator split and latency."""
+    """A run with each experiment's per-operator breakdown and latency."""
 
     loaded: Run
     experiments: tuple[ExperimentAnalysis, ...]
@@ -343,7 +343,7 @@ def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str
         if name not in split and metrics.blocks:
             median = summarise_blocks([block.latency_ns for block in metrics.blocks]).median
             blocks = count_of(len(metrics.blocks), "timing block")
-            yield f"{name}: {blocks}, median {format_duration(median)}, but no operator split"
+            yield f"{name}: {blocks}, median {format_duration(median)}, but no per-operator breakdown"
 
 
 def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
@@ -458,7 +458,7 @@ def _on_one_clock(
 
 
 def split_notes(experiment: ExperimentAnalysis) -> list[str]:
-    """Says which executions the operator split does not have, and why."""
+    """Says which executions the per-operator breakdown does not have, and why."""
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
     notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
@@ -484,11 +484,11 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
     if experiment.split.times and len(experiment.split.launches) == 1:
         notes.append(
             f"{name}: its operators were recorded in one launch, so they have no interval between "
-            "launches, and their speed-ups no verdict"
+            "launches, and their speedups no verdict"
         )
     if experiment.is_in_doubt:
         notes.append(
-            f"{name}: operator split does not agree with the timed latency: a mean execution with "
+            f"{name}: per-operator breakdown does not agree with the timed latency: a mean execution with "
             f"tracer is {format_share(experiment.distance)} off, more than "
             f"{format_share(experiment.most_distance if experiment.distance > 0 else MOST_DISTANCE)}"
             "; waterfall, Amdahl's law and gains are withheld: "
@@ -497,7 +497,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
     if experiment.split.times and not left_out.has_enough_for_band:
         notes.append(
             f"{name}: {recorded} are too few to tell a disturbed one from the others in the "
-            f"operator split; record at least {LEAST_FOR_BAND}"
+            f"per-operator breakdown; record at least {LEAST_FOR_BAND}"
         )
     return notes
 

@@ -68,7 +68,7 @@ def count_of(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def format_ratio(ratio: float | None, half_width: float | None = None) -> str:
-    """Formats a speed-up, such as `3.86×`; with an interval to two digits of half its width.
+    """Formats a speedup, such as `3.86×`; with an interval to two digits of half its width.
 
     >>> format_ratio(5.52, 0.61), format_ratio(15.52, 0.61), format_ratio(15.52, 12.0)
     ('5.52×', '15.5×', '16×')
@@ -77,9 +77,9 @@ def format_ratio(ratio: float | None, half_width: float | None = None) -> str:
 
 
 def format_ratio_ends(ratio: float | None, low: float, high: float) -> tuple[str, str]:
-    """Formats the ends of a speed-up's interval as finely as the speed-up between them.
+    """Formats the ends of a speedup's interval as finely as the speedup between them.
 
-    Rounded apart, a speed-up of 1.552× would be 1.6×, above its upper end of 1.57×.
+    Rounded apart, a speedup of 1.552× would be 1.6×, above its upper end of 1.57×.
 
     >>> format_ratio(1.5524, 0.1526), format_ratio_ends(1.5524, 1.2618, 1.5670)
     ('1.55×', ('1.26×', '1.57×'))
@@ -90,7 +90,7 @@ def format_ratio_ends(ratio: float | None, low: float, high: float) -> tuple[str
 
 
 def _ratio_decimals(ratio: float, half_width: float | None) -> int:
-    """Returns the decimals of a speed-up: those of three digits, or fewer where its interval is wide."""
+    """Returns the decimals of a speedup: those of three digits, or fewer where its interval is wide."""
     decimals = len(_significant(ratio).partition(".")[2])
     if not half_width or not math.isfinite(half_width):
         return decimals

@@ -188,7 +188,7 @@ SUMMARY: Final = Table(
         Column(
             "peak", "Int64", "bytes", of=lambda row: row.value("peak_rss_bytes"), dropped_first=1
         ),
-        Column("SME2 speed-up", "string", of=lambda row: _effect_text(row.effect)),
+        Column("SME2 speedup", "string", of=lambda row: _effect_text(row.effect)),
         Column("remark", "string", title="", of=lambda row: row.remark or None),
     ),
 )

@@ -1,7 +1,7 @@
 """Measure one thing against itself: what can this machine tell apart, and how often is it wrong?
 
 Runs the same experiment under two names, in the order that every comparison uses, and reports the
-noise, the false alarms, and the smallest speed-up that ten blocks would find, each with its bounds.
+noise, the false alarms, and the smallest speedup that ten blocks would find, each with its bounds.
 With --runs N it does so N times: that tells how much separate runs differ. A history (--store)
 keeps the answer for this device; `compare` and `profile` use it.
 

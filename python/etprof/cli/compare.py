@@ -1,7 +1,7 @@
 """Compare two experiments: verdict, operators, and where the difference comes from.
 
 BASELINE and CANDIDATE are run directories, one of their experiments (RUN_DIR:EXPERIMENT), or
-ETDumps. Speed-up is always baseline ÷ candidate. What was not measured alike is refused, and the
+ETDumps. Speedup is always baseline ÷ candidate. What was not measured alike is refused, and the
 message names the difference; --allow FIELD compares all the same. A pair that the run's own config
 names is compared without it.
 

@@ -388,7 +388,7 @@ def _changes(arguments: argparse.Namespace) -> int:
             for doubt in doubtful
         ]
         document = {"metric": metric, "changes": table.records(), "doubts": doubts}
-        missing = f"No change of level in {metric}"
+        missing = f"No change point in {metric}"
         answer(arguments, document, listed(table, missing=missing, lines=doubts))
         return int(arguments.fail and bool(standing_regressions(session, changes)))
 

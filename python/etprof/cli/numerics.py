@@ -3,7 +3,7 @@
 Every operator's value is made an output, inside delegates too, in each SME mode of the target, and
 compared with eager: what the operator itself adds, from the values that the program had, and what
 it inherits. MODEL is lowered anew; of FILE.pte the export manifest beside it names the model, and
-its own outputs are held against those of the program with taps.
+its own outputs are compared with those of the program with taps.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 MODEL is a name from `etprof models`, your own (net.py:Net, a torch.nn.Module; or net.pt2 of
 torch.export.save), or a program that is already exported (FILE.pte). The model is exported if needed, timed in several process launches without event tracer, run once more with
-it for the operator split, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
+it for the per-operator breakdown, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
 turns. Everything is kept in out_<model>/runs/<platform>.
 
 --against measures a second program in turns with MODEL, launch by launch, and compares it: MODEL is
@@ -140,7 +140,7 @@ def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
         ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
          f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
         ("--operator-launches", whole_number(1, MOST_LAUNCHES), "N",
-         f"process launches of each operator split (default {USUAL_OPERATOR_LAUNCHES})"),
+         f"process launches of each per-operator breakdown (default {USUAL_OPERATOR_LAUNCHES})"),
         ("--iterations", whole_number(1, MOST_INFERENCES), "N",
          f"fewest inferences in each launch (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
         ("--min-seconds", seconds, "S", f"shortest measurement of a launch (default {USUAL_SECONDS} s)"),

@@ -1,7 +1,7 @@
 """Measure as a config says: experiments in blocks, on a phone, a Mac, Linux or the emulator.
 
 `etprof config init` writes a config to start from. Blocks (process launches) of all experiments
-run in randomised, balanced order without event tracer; the operator split and kernel evidence
+run in randomised, balanced order without event tracer; the per-operator breakdown and kernel evidence
 come after them. Everything is kept under the config's output_root, also when the run is cut off.
 """
 

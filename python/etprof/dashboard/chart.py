@@ -35,7 +35,7 @@ class Line:
     points: Sequence[TrendPoint]
     """The oldest first."""
     changes: Sequence[ChangePoint]
-    """Changes of level, by indices of the measured points."""
+    """Change points, by indices of the measured points."""
 
     @property
     def measured(self) -> list[TrendPoint]:

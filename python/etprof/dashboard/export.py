@@ -49,7 +49,7 @@ def export_site(
     """Writes the site to `folder`, in place of an earlier one, and only when it is complete.
 
     The newest `newest_runs` runs have pages, and so have the latest of each series and what they
-    are held against. `progress` is told how many pages are written.
+    are compared with. `progress` is told how many pages are written.
     """
     _check_replaceable(folder)
     try:

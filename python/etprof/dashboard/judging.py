@@ -28,7 +28,7 @@ BASELINE: Final = f"{WINDOW}7"
 
 @dataclass(frozen=True)
 class Reference:
-    """What a run is held against, and how it compares."""
+    """What a run is compared with, and how it compares."""
 
     change: View
     run_id: int
@@ -120,7 +120,7 @@ def _interval_text(judgement: Judgement) -> str:
 
 
 def _speed_up(judgement: Judgement, candidate: Metric) -> View:
-    """The same change as a speed-up: baseline ÷ candidate for times, the inverse for rates."""
+    """The same change as a speedup: baseline ÷ candidate for times, the inverse for rates."""
     if judgement.change is None:
         return {}
     ratios = [

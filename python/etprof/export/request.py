@@ -199,7 +199,7 @@ class ExportRequest:
     minimums: Mapping[str, float] = field(default_factory=dict)
     """Thresholds of the precision's verdict in place of the usual, by their names in `Floors`."""
     text: Path | None = None
-    """What a language model reads to be held against the float32 one; None: etprof's own."""
+    """What a language model reads for the comparison with the float32 one; None: etprof's own."""
     tokenizer: Path | None = None
     """Makes its ids; None: bytes, or the ids that the file lists."""
     strict: bool = False

@@ -255,7 +255,7 @@ def run_reference(method: ExportMethod, dtype: torch.dtype) -> EagerSteps:
 
 
 def _check_reference(index: int, value: object) -> None:
-    """Raises ExportError for an output that no program can be held against."""
+    """Raises ExportError for an output that no program can be compared with."""
     where = f"output {index} of the eager model"
     if value is not None and not isinstance(value, torch.Tensor):
         msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"

@@ -364,11 +364,11 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
 def _analyze(loaded: LoadedRun) -> tuple[RunAnalysis | None, str | None]:
     """Returns what the run's files give, and why a part of it is missing."""
     if loaded.problem is not None:
-        return None, f"operator split: {loaded.problem}"
+        return None, f"per-operator breakdown: {loaded.problem}"
     try:
         return analyze_run(loaded), "; ".join(loaded.problems) or None
     except EtprofError as error:
-        return None, f"operator split: {error}"
+        return None, f"per-operator breakdown: {error}"
 
 
 def _categories(analysis: RunAnalysis) -> dict[str, dict[str, float]]:
@@ -383,10 +383,10 @@ def _categories(analysis: RunAnalysis) -> dict[str, dict[str, float]]:
 
 
 def _damaged(analysis: RunAnalysis | None) -> dict[str, str]:
-    """Says by experiment why its operator split could not be read."""
+    """Says by experiment why its per-operator breakdown could not be read."""
     unprofiled = analysis.loaded.others if analysis else ()
     return {
-        experiment.name: f"operator split: {experiment.damage}"
+        experiment.name: f"per-operator breakdown: {experiment.damage}"
         for experiment in unprofiled
         if experiment.damage
     }

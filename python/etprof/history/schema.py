@@ -314,7 +314,7 @@ class DeviceCalibration(TableBase):
     pairs: Mapped[int]
     """Blocks of a comparison."""
     smallest: Mapped[float | None]
-    """Least true speed-up, minus one, that 80 % of comparisons in a run find, with its interval;
+    """Least true speedup, minus one, that 80 % of comparisons in a run find, with its interval;
     NULL above 100 %."""
     smallest_low: Mapped[float | None]
     smallest_high: Mapped[float | None]

@@ -1,4 +1,4 @@
-"""Changes of level over the history of each series."""
+"""Change points over the history of each series."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StepInDoubt:
 def find_changes(
     session: Session, metric: str, filters: Mapping[str, str]
 ) -> tuple[list[LevelChange], list[StepInDoubt]]:
-    """Returns all changes of level of representative runs, series by series, oldest first.
+    """Returns all change points of representative runs, series by series, oldest first.
 
     And the series whose newest level would have a step if its runs were independent.
     """

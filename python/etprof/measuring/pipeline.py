@@ -216,7 +216,7 @@ class _Progress:
             self._run(launch)
 
     def _possible(self, launch: Launch) -> Launch | None:
-        """Replaces the operator split of runners without event tracer: they compute outputs."""
+        """Replaces the per-operator breakdown of runners without event tracer: they compute outputs."""
         name = launch.experiment.name
         if launch.purpose != "operators" or not any(
             map(_is_bare, self._measured.of(name, "timing"))
@@ -225,7 +225,7 @@ class _Progress:
         if launch.block:
             return None
         self._measured.notes.append(
-            f"{name} has no operator split: its runner is built without event tracer"
+            f"{name} has no per-operator breakdown: its runner is built without event tracer"
         )
         return Launch(launch.experiment, "outputs")
 

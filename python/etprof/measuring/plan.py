@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
 
 Identity = tuple[str, Purpose, int | None]
-_WORDS: Final = {"timing": "block", "operators": "operator split"}
+_WORDS: Final = {"timing": "block", "operators": "per-operator breakdown"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
 _MOST_DRAWS: Final = 100
@@ -174,7 +174,7 @@ def _untimed_purposes(experiment: Experiment, settings: Settings, target: Target
     counted: list[Purpose] = ["instructions"] if settings.instructions else []
     if not _counts_kernels(experiment, settings, target):
         return ["operators", *counted]
-    # The operator split writes what it computed, unless it generates tokens.
+    # The per-operator breakdown writes what it computed, unless it generates tokens.
     if settings.generation is None:
         return ["operators", "kernels", *counted]
     # A prompt of one token is a step like any other.

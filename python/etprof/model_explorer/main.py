@@ -179,12 +179,12 @@ def _node(
 
 
 class RunProvider(NodeDataProvider):  # type: ignore[misc]
-    """Colours a graph by its partitions, and by a run: times, difference, speed-up, SME."""
+    """Colours a graph by its partitions, and by a run: times, difference, speedup, SME."""
 
     metadata = NodeDataProviderMetadata(
         id="etprof_run",
         name="etprof: times, SME and partitions",
-        description="Times of each side, difference, speed-up, what runs on SME, partitions and clusters",
+        description="Times of each side, difference, speedup, what runs on SME, partitions and clusters",
         icon="speed",
     )
 

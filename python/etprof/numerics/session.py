@@ -47,7 +47,7 @@ class GapRequest:
     method: str | None = None
     """None: `forward`, or the first."""
     program: Path | None = None
-    """A program that was exported so: what its outputs are held against those of the tapped one."""
+    """A program that was exported so, whose outputs are compared with those of the tapped one."""
     modes: tuple[str, ...] = ()
     """SME modes to run in; empty: all that the target has."""
     most_bytes: int = MOST_BYTES

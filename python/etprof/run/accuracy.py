@@ -1,7 +1,7 @@
 """Are a program's outputs right? Three questions, one table of thresholds, one record of the answers.
 
 *Lowering*: does the program compute what the converted (cast, quantised) eager model computes?
-*Precision*: is that good enough, held against the float32 model? *Text*, of language models: does it
+*Precision*: is that good enough, compared with the float32 model? *Text*, of language models: does it
 predict a text about as well as the float32 model? A program that fails the first is broken, and one
 that fails another is of no use at this precision; no time of it counts.
 """

@@ -152,7 +152,7 @@ class ExperimentMetrics(Record):
     threads: Count | None = None
     """In force; None where another program measured and does not say."""
     etdump: Name | None = None
-    """The operator split's ETDump, relative to the run directory."""
+    """The per-operator breakdown's ETDump, relative to the run directory."""
     generated: GeneratedTokens | None = None
     blocks: list[BlockMetrics]
 
@@ -187,7 +187,7 @@ class ExperimentFiles:
 
     @property
     def etdump(self) -> Path:
-        """The operator split's ETDump."""
+        """The per-operator breakdown's ETDump."""
         return self.file(".etdump")
 
 
@@ -415,7 +415,7 @@ def suggest_run_directory(folder: Path, manifest: Manifest | None) -> str:
     if manifest is not None and (folder / METRICS).is_file():
         return (
             f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
-            f"them); where the operator split failed, {resume_hint(manifest, folder)}"
+            f"them); where the per-operator breakdown failed, {resume_hint(manifest, folder)}"
         )
     run_dirs = [
         path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)

@@ -210,11 +210,11 @@ class Measurement(Record):
     operator_iterations: Inferences = Field(
         100,
         validation_alias=AliasChoices("etdump_runs", "operator_iterations", "etdump_iterations"),
-        description="inferences of the operator split, in all its launches together",
+        description="inferences of the per-operator breakdown, in all its launches together",
     )
     operator_launches: Annotated[int, Field(gt=0, le=MOST_LAUNCHES)] = Field(
         USUAL_OPERATOR_LAUNCHES,
-        description="process launches of the operator split of each experiment; one where the "
+        description="process launches of the per-operator breakdown of each experiment; one where the "
         "target proves no times",
     )
     kernels: bool | None = Field(

@@ -47,7 +47,7 @@ class KernelCounts(Record):
 
 
 class Gain(Record):
-    """A program's speed-up over another, from interleaved launches of both."""
+    """A program's speedup over another, from interleaved launches of both."""
 
     method: Name
     sme: Name

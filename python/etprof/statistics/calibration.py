@@ -45,7 +45,7 @@ class BetweenRuns:
     spread: Estimate
     """Standard deviation of a run's log value: about its relative spread."""
     smallest_effect: Estimate
-    """Least true speed-up, minus one, that 80 % of comparisons of one run a side find with it."""
+    """Least true speedup, minus one, that 80 % of comparisons of one run a side find with it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Calibration:
     noise: Estimate
     """Standard deviation of the blocks' log ratios: about the relative noise of one of them."""
     smallest_effect: Estimate | None
-    """Least true speed-up, minus one, that 80 % of comparisons find; None above 100 %."""
+    """Least true speedup, minus one, that 80 % of comparisons find; None above 100 %."""
     comparisons: int
     """Comparisons of `pairs` blocks that were measured, no block in two of them."""
     false_alarms: int
@@ -147,7 +147,7 @@ def _smallest_effect(
         noise: Log ratios of pairs of equal sides, shape (pairs measured,).
         spread: Their standard deviation.
         pairs: How many pairs a comparison has.
-        margin: Speed-ups closer to 1 than this count as none.
+        margin: Speedups closer to 1 than this count as none.
     """
     random = np.random.default_rng(0)
     signs = random.integers(0, 2, size=(_DRAWS, pairs)) * 2 - 1

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LEAST_RUNS: Final = 3
 """Runs that a level has at least."""
 LEAST_CHANGE: Final = 0.02
-"""Changes of level below 2 % are not reported."""
+"""Change points below 2 % are not reported."""
 _DEPENDENCE: Final = np.array([0, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97])
 """Autocorrelations that the noise may have."""
 _COST: Final = 6.5
@@ -74,7 +74,7 @@ class ChangePoint:
 def find_change_points(
     values: Sequence[float], *, minimum_change: float = LEAST_CHANGE
 ) -> list[ChangePoint]:
-    """Returns the changes of level, oldest first.
+    """Returns the change points, oldest first.
 
     `values` are all above zero, in order of time. Levels are compared by their medians; those that
     differ by less than `minimum_change` are one. A level of fewer than three values is not known yet.

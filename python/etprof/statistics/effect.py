@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Verdict = Literal["faster", "slower", "no difference", "inconclusive"]
 
 DEFAULT_MARGIN: Final = 0.02
-"""Speed-ups within ±2 % are called no difference: smaller ones are seldom worth an action."""
+"""Speedups within ±2 % are called no difference: smaller ones are seldom worth an action."""
 
 
 _OF_RUNS: Final = 0.99
@@ -44,7 +44,7 @@ _LARGEST_LOG: Final = 700.0
 
 @dataclass(frozen=True)
 class Effect:
-    """The speed-up of a candidate over a baseline; ratios are baseline ÷ candidate."""
+    """The speedup of a candidate over a baseline; ratios are baseline ÷ candidate."""
 
     pairs: int
     """Blocks of launches in turns; 0 of separate runs."""
@@ -52,7 +52,7 @@ class Effect:
     """exp of the Hodges-Lehmann estimate of the pairs' log ratios; of separate runs the ratio of
     the two values, each the geometric mean of its runs' medians."""
     interval: Interval | None
-    """Exact signed-rank interval of the speed-up, None below six pairs; Student's of runs; of one
+    """Exact signed-rank interval of the speedup, None below six pairs; Student's of runs; of one
     run a side that between launches, which says nothing of another run."""
     p_value: float | None
     """Two-sided, of no effect, by the test that belongs to the interval; None of one run a side."""
@@ -141,11 +141,11 @@ def estimate_effect(
 
 
 def effect_of_log_ratios(logs: NDArray[np.float64], *, margin: float = DEFAULT_MARGIN) -> Effect:
-    """Estimates the speed-up from the log ratios of the pairs, baseline over candidate.
+    """Estimates the speedup from the log ratios of the pairs, baseline over candidate.
 
     Args:
         logs: Natural logs, shape (pairs,).
-        margin: Speed-ups closer to 1 than this count as none.
+        margin: Speedups closer to 1 than this count as none.
     """
     interval = hodges_lehmann_interval(logs)
     speed_up = math.exp(hodges_lehmann(logs))

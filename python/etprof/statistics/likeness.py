@@ -102,7 +102,7 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
 
 
 def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
-    """Says why nothing can be held against `reference`; None when something can.
+    """Says why nothing can be compared with `reference`; None when something can.
 
     Args:
         reference: Shape (elements,).

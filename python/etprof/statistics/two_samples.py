@@ -159,7 +159,7 @@ def mean_interval(
 ) -> Interval | None:
     """Interval of the mean of a few independent values, such as operator launches; by Student's t.
 
-    Of log ratios of pairs it is the interval of the speed-up's log. None when nothing tells the
+    Of log ratios of pairs it is the interval of the speedup's log. None when nothing tells the
     spread.
     """
     spread = pooled_spread((values,), prior)

@@ -23,7 +23,6 @@ _MOST_POINTS: Final = 3
 _MOST_PAIRS: Final = 4
 """Declared pairs beside the first that always have a line; more have one where there is room."""
 _MOST_PARTS: Final = 4
-_ROUTES: Final = ("proven", "named", "excluded", "unknown")
 
 
 class AnswerLine(NamedTuple):
@@ -139,7 +138,7 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
         headlines.append(AnswerLine(f"Conditions {validity.badge}", "yellow"))
     bar = _classes(comparison.candidate.experiment)
     return Brief(
-        tuple(headlines), bar, f"Where the time of {comparison.short_names[1]} goes" if bar else "",
+        tuple(headlines), bar, f"Where {comparison.short_names[1]} spends its time" if bar else "",
         points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
         ends=tuple(ends),
     )  # fmt: skip
@@ -180,7 +179,7 @@ def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:
 
 
 def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
-    """Returns where the time of the primary experiment goes; without times its SME routes."""
+    """Returns where the primary experiment spends its time; without times its SME routes."""
     if not assessment.is_split:
         return "", ()
     primary = assessment.primary
@@ -188,7 +187,7 @@ def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
     if segments:
         comparison = assessment.primary_comparison
         name = comparison.short_names[1] if comparison else "an inference"
-        return f"Where the time of {name} goes", segments
+        return f"Where {name} spends its time", segments
     segments = _routes(primary)
     return (f"Convolutions and products on {primary.sme_unit}" if segments else ""), segments
 
@@ -212,9 +211,15 @@ def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
 def _routes(insight: ExperimentInsight) -> tuple[BarPart, ...]:
     """Returns how many convolutions and products took which way, as shares of all."""
     counts = verdicts.route_counts(insight)
-    labels = {"excluded": f"not on {insight.sme_unit}"}
+    unit = insight.sme_unit
+    labels = {
+        "proven": f"ran on {unit} (calls counted)",
+        "named": f"named for {unit} by type",
+        "excluded": f"not on {unit}",
+        "unknown": "not known",
+    }
     return tuple(
-        BarPart(f"{counts[key]} {labels.get(key, key)}", counts[key] / counts.total())
-        for key in _ROUTES
+        BarPart(f"{counts[key]} {label}", counts[key] / counts.total())
+        for key, label in labels.items()
         if counts[key]
     )

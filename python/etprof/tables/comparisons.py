@@ -95,7 +95,7 @@ def _effect(getter: Callable[[Any], Value]) -> Callable[[Any], Value]:
 
 
 def _median_of(side: str) -> Callable[[Comparison], float | None]:
-    """Reads a side's latency without tracer, as the speed-up has it."""
+    """Reads a side's latency without tracer, as the speedup has it."""
 
     def read(comparison: Comparison) -> float | None:
         median_ns: float | None = getattr(comparison.steady, side) if comparison.steady else None
@@ -154,7 +154,7 @@ _CHANGE: Final = (
            of=_of_change("candidate_ns"), says="mean per inference"),
     Column("delta_ns", "float64", "±ns", title="difference", is_timed=True, adds_up=True,
            dropped_first=3, of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
-    *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speed-up",
+    *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speedup",
               says="baseline ÷ candidate, of the means beside it",
               interval="its 95 % interval between operator launches in turns"),
     Column("adjusted_p", "float64", "p", basis="per comparison", title="p", is_timed=True, visibility="page",
@@ -350,7 +350,7 @@ BOTTLENECKS: Final = Table(
                of=lambda s: s.row.mean_ns, says="mean per inference"),
         Column("share", "float64", "share", is_timed=True, has_bar=True, of=lambda s: s.row.share,
                says="of the candidate's `Method::execute`"),
-        Column("speed_up_if_removed", "float64", "ratio", title="speed-up without it",
+        Column("speed_up_if_removed", "float64", "ratio", title="speedup without it",
                is_timed=True, of=lambda s: s.row.speed_up_if_removed,
                says="of the whole, if it took no time"),
     ),

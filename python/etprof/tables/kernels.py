@@ -188,7 +188,7 @@ KERNELS: Final = Table(
         Column("kernels", "string", title="microkernel",
                of=lambda r: "\n".join(k.name.removeprefix("kai_run_") for k in r.kernels)
                or "no KleidiAI microkernel", says="those that compute, by line"),
-        Column("grade", "string", title="", of=lambda r: r.best.grade if r.best else None,
+        Column("grade", "string", of=lambda r: r.best.grade if r.best else None,
                says=" or ".join(GRADES)),
         Column("calls", "string",
                of=lambda r: "\n".join(format_count(k.calls) for k in r.kernels) or "0",

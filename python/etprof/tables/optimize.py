@@ -72,14 +72,14 @@ def _figures(
 
 
 def _gain(of: Callable[[Any], Sequence[Gain]]) -> tuple[Column, ...]:
-    """The speed-up with its interval and verdict; missing where nothing was timed."""
+    """The speedup with its interval and verdict; missing where nothing was timed."""
 
     def verdict(subject: Any) -> str | None:  # noqa: ANN401 - each table has its own subjects
         gain = smallest_gain(of(subject))
         return None if gain is None else gain.verdict
 
     return (
-        *speed_up(lambda subject: smallest_gain(of(subject)), title="speed-up with it",
+        *speed_up(lambda subject: smallest_gain(of(subject)), title="speedup with it",
                   says="Latency without ÷ with it, measured in turns; of the method that gains least"),
         Column("verdict", "string", visibility="several", of=verdict, says="Whether that is beyond noise"),
     )  # fmt: skip
@@ -222,7 +222,7 @@ def headline(search: Optimization) -> str:
         speed_up_text = format_ratio(gain.speed_up, (gain.high - gain.low) / 2)
         low, high = format_ratio_ends(gain.speed_up, gain.low, gain.high)
         speed_up_text = f"{speed_up_text} (95 % interval {low} … {high})"
-    return f"{subject}, with {names}: {gain.verdict} on {search.target}, speed-up {speed_up_text}"
+    return f"{subject}, with {names}: {gain.verdict} on {search.target}, speedup {speed_up_text}"
 
 
 def sections(search: Optimization, other_searches: Sequence[Optimization]) -> tuple[Section, ...]:

@@ -114,9 +114,9 @@ def estimate(  # noqa: PLR0913 - a column's declaration
 
 
 def speed_up(
-    of: Callable[[Any], Any], *, says: str, title: str = "speed-up"
+    of: Callable[[Any], Any], *, says: str, title: str = "speedup"
 ) -> tuple[Column, Column, Column]:
-    """The speed-up of an effect with its interval; missing without one."""
+    """The speedup of an effect with its interval; missing without one."""
 
     def value(subject: Any) -> Value:  # noqa: ANN401 - each table has its own subjects
         effect = of(subject)

@@ -61,11 +61,11 @@ def describe_effect(effect: Effect) -> str:
     """Says what the latency did, always with its verdict and never as a bare ratio."""
     within = f" within {format_share(effect.margin)}" if effect.verdict == "no difference" else ""
     rests_on = f": {effect.rests_on}" if effect.rests_on else ""
-    return f"{effect.verdict}{within}{rests_on}, speed-up {format_speed_up(effect)}"
+    return f"{effect.verdict}{within}{rests_on}, speedup {format_speed_up(effect)}"
 
 
 def format_speed_up(effect: Effect) -> str:
-    """Formats a speed-up with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
+    """Formats a speedup with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
     text = format_ratio(effect.speed_up, effect.half_width)
     if effect.interval is None:
         return f"{text} (no interval from {effect.pairs} pairs)" if effect.pairs else text
@@ -121,7 +121,7 @@ def describe_comparison(comparison: Comparison) -> str:
         wrong = "WRONG OUTPUTS, so no time counts; "
     objection = objection_to(comparison)
     if objection:
-        speed = f"speed-up {format_speed_up(comparison.latency)}"
+        speed = f"speedup {format_speed_up(comparison.latency)}"
         return f"{pair}: {wrong}questionable, {speed}: {objection}"
     return f"{pair}: {wrong}{describe_effect(comparison.latency)}"
 
@@ -149,7 +149,7 @@ def describe_plainly(comparison: Comparison) -> str:
         meaning = ". Measure again."
     if comparison.wrong:
         meaning = ", but the outputs are wrong: no time of a wrong answer counts."
-    return f"{changed} an inference takes {now} instead of {then}{meaning}"
+    return f"{changed} the median latency is {now} instead of {then}{meaning}"
 
 
 def _what_changed(comparison: Comparison) -> str:
@@ -230,7 +230,7 @@ def head_of(assessment: Assessment) -> Headline:
     if not assessment.is_split:
         counted = ", ".join(assessment.run.counted)
         plain = f"Kernels were counted in {counted}." if counted else "Outputs were computed."
-        return Headline(MISSING, "no operator split", assessment.run.name, plain)
+        return Headline(MISSING, "no per-operator breakdown", assessment.run.name, plain)
     primary = assessment.primary.experiment
     if comparison is not None:
         return _comparison_head(assessment, comparison)
@@ -240,7 +240,7 @@ def head_of(assessment: Assessment) -> Headline:
         figure=figure,
         badge=_single_experiment_badge(assessment),
         text=_describe_single(assessment)
-        + (f": an inference takes {figure}" if figure != MISSING else ""),
+        + (f": median latency {figure}" if figure != MISSING else ""),
         plain="No baseline: one configuration was measured."
         if len(assessment.run.experiments) == 1
         else f"None of the {len(assessment.run.experiments)} experiments was compared.",
@@ -274,7 +274,7 @@ def _describe_interval(steady: BlockedMedian) -> str:
         return f"no interval of the median: {steady.doubt}"
     between = format_interval(interval.low, interval.high)
     if steady.doubt:
-        return f"interval of the median {between}, less sure than 95 %: {steady.doubt}"
+        return f"interval of the median {between}, with less than 95 % confidence: {steady.doubt}"
     if steady.assumes:
         return f"95 % interval of the median {between}, {steady.assumes}"
     return f"95 % interval of the median {between}"
@@ -287,14 +287,14 @@ def _single_experiment_badge(assessment: Assessment) -> str:
 
 
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
-    """Speed-up with verdict; for emulated runs what is known of the operators' SME routes."""
+    """Speedup with verdict; for emulated runs what is known of the operators' SME routes."""
     effect = comparison.latency
     figure = MISSING if effect is None else format_ratio(effect.speed_up, effect.half_width)
     plain = describe_plainly(comparison)
     detail = [str(check) for check in comparison.outputs]
     detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
     if effect is not None:
-        detail.insert(0, f"{_test_of(effect)}; speed-up is baseline ÷ candidate")
+        detail.insert(0, f"{_test_of(effect)}; speedup is baseline ÷ candidate")
     if comparison.times is None:
         routes = describe_routes(assessment.primary)
         figure, plain = routes.figure, routes.text

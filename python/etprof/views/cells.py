@@ -103,7 +103,7 @@ def _reader(table: Table, shown_column: ShownColumn) -> Callable[[Sequence[Value
 
 
 def _ratio_reader(index: int, *ends: int) -> Callable[[Sequence[Value]], Cell]:
-    """Returns what makes the cell of a speed-up, as finely as its interval tells."""
+    """Returns what makes the cell of a speedup, as finely as its interval tells."""
 
     def read(row: Sequence[Value]) -> Cell:
         value, (low, high) = _number(row[index]), (_number(row[end]) for end in ends)
@@ -114,7 +114,7 @@ def _ratio_reader(index: int, *ends: int) -> Callable[[Sequence[Value]], Cell]:
 
 
 def _ratio_ends_reader(index: int, *ends: int) -> Callable[[Sequence[Value]], Cell]:
-    """Returns what makes the cell of a speed-up's interval, as fine as the speed-up."""
+    """Returns what makes the cell of a speedup's interval, as fine as the speedup."""
 
     def read(row: Sequence[Value]) -> Cell:
         low, high = (_number(row[end]) for end in ends)

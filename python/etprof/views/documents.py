@@ -166,7 +166,7 @@ def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
 
 
 def effect_document(effect: Effect | None) -> Document | None:
-    """Returns a speed-up with its interval, test and verdict."""
+    """Returns a speedup with its interval, test and verdict."""
     return dataclasses.asdict(effect) | {"log_ratios": list(effect.log_ratios)} if effect else None
 
 

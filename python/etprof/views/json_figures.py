@@ -447,7 +447,7 @@ _CALIBRATION: Final = (
     Figure("measured_pairs", "count", "over the run", "of launches"),
     Figure("pairs", "count", "per comparison", "of launches"),
     *_estimate("noise", "standard deviation of the pairs' log ratios"),
-    *_estimate("smallest_effect", "least speed-up - 1 that 80 % of comparisons find"),
+    *_estimate("smallest_effect", "least speedup - 1 that 80 % of comparisons find"),
     Figure("comparisons", "count", "over the run"),
     Figure("false_alarms", "count", "over the run", "comparisons that found a difference"),
     Figure("most_false_alarms", "share", "per comparison", "upper bound of their rate"),

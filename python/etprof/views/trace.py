@@ -1,6 +1,6 @@
 """What a trace shows, whatever its format: one process per experiment, slices and counters.
 
-Slices are on a clock that starts at zero with the first steady execution of the operator split.
+Slices are on a clock that starts at zero with the first steady execution of the per-operator breakdown.
 Counters come from the timing launches, which are others: their clock is the sum of the latencies
 timed so far, and the machine's state stands at the start and end of each launch.
 """

@@ -1,6 +1,6 @@
 """`etprof run` with all purposes on this host, in the emulator and on a phone, by the real runners.
 
-Each report is held against that of a simulated machine of the same kind, of which
+Each report is compared with that of a simulated machine of the same kind, of which
 `tests/unit/test_all_purposes.py` says that the kinds agree: so the real ones do.
 """
 

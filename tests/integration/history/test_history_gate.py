@@ -244,7 +244,7 @@ def test_changes_of_level_are_listed(history: History) -> None:
     assert "#5" in text
     assert f"{'d' * 10}..{'e' * 10}" in text
     assert "+30.0 %" in text
-    assert history.command("changes", "--metric", "load_ns")[1].startswith("No change of level")
+    assert history.command("changes", "--metric", "load_ns")[1].startswith("No change point")
 
 
 def test_list_show_and_pins(history: History) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """A class of operators of the candidate, and the total speed-up if it cost nothing."""
+    """A class of operators of the candidate, and the total speedup if it cost nothing."""
 
     operator_class: OperatorClass
     mean_ns: float
@@ -36,9 +36,9 @@ class AmdahlPanel:
     accelerated_speed_up: float | None
     """Of these operators together; None when the candidate's have no time."""
     achieved: float
-    """Speed-up of the traced totals, baseline ÷ candidate."""
+    """Speedup of the traced totals, baseline ÷ candidate."""
     ceiling: float | None
-    """Speed-up if the accelerated part took no time, 1 ÷ (1 - share); None when it is all."""
+    """Speedup if the accelerated part took no time, 1 ÷ (1 - share); None when it is all."""
     bottlenecks: tuple[Bottleneck, ...]
     """Classes of the candidate, largest first."""
 

@@ -68,7 +68,7 @@ class Change:
     baseline_share: float
     candidate_share: float
     between: LaunchRatio | None = None
-    """The speed-up between operator launches in turns, where both took time."""
+    """The speedup between operator launches in turns, where both took time."""
     adjusted_p: float | None = None
     """Its p by Benjamini and Hochberg, over the whole table; None with a single launch a side."""
     verdict: effect.Verdict | None = None
@@ -76,7 +76,7 @@ class Change:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the speed-up between launches."""
+        """95 % interval of the speedup between launches."""
         return self.between.interval if self.between else None
 
     @property
@@ -111,7 +111,7 @@ class ComparedTimes:
     categories: dict[str, Change]
     classes: dict[OperatorClass, Change]
     waterfall: Waterfall | None
-    """None where an operator split does not agree with the timed latency; so the next."""
+    """None where a per-operator breakdown does not agree with the timed latency; so the next."""
     amdahl: AmdahlPanel | None
     accelerated: Change | None
     """Operators that only the candidate runs on SME, together; None where there are none too."""
@@ -203,7 +203,7 @@ class Comparison:
 
     @property
     def steady(self) -> LedgerEntry | None:
-        """Steady latency of both sides, whose ratio the speed-up is."""
+        """Steady latency of both sides, whose ratio the speedup is."""
         ledger = self.times.ledger if self.times else ()
         return next((quantity for quantity in ledger if quantity.label == STEADY_ENTRY), None)
 
@@ -405,7 +405,7 @@ def _output_notes(outputs: tuple[OutputCheck, ...]) -> list[str]:
     wrong = [str(check) for check in outputs if not check.is_within]
     if not wrong:
         return []
-    return [f"the sides computed different results, so no speed-up counts: {'; '.join(wrong)}"]
+    return [f"the sides computed different results, so no speedup counts: {'; '.join(wrong)}"]
 
 
 def _compare_tokens(

@@ -156,12 +156,12 @@ class Subject:
 
     @property
     def total_ns(self) -> float:
-        """A mean inference of the operator split."""
+        """A mean inference of the per-operator breakdown."""
         return required(self.insight.experiment.split.times).execute.mean_ns
 
     @property
     def split(self) -> OperatorSplit:
-        """Its operator split."""
+        """Its per-operator breakdown."""
         return self.insight.experiment.split
 
     def cost(
@@ -255,12 +255,12 @@ class Subject:
 
 
 def describe_interval(effect: Effect | None) -> str:
-    """Says between what a speed-up is."""
+    """Says between what a speedup is."""
     interval = effect.interval if effect else None
     if interval is None:
         return "the verdict has it within"
     low, high = format_ratio_ends(effect.speed_up if effect else None, interval.low, interval.high)
-    return f"the 95 % interval of the speed-up is {low} to {high}"
+    return f"the 95 % interval of the speedup is {low} to {high}"
 
 
 def required(value: Required | None) -> Required:

@@ -179,7 +179,7 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
     return Finding(
         f"{_unit(subject)} makes this model slower",
         "high",
-        f"Speed-up {format_ratio(times.latency.speed_up, times.latency.half_width)} of {comparison.short_name}, and the "
+        f"Speedup {format_ratio(times.latency.speed_up, times.latency.half_width)} of {comparison.short_name}, and the "
         "whole interval is below 1.",
         "see which operators lost: packing of the left-hand side (Pack rows), products with one "
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",

@@ -119,7 +119,7 @@ def _compare_runs(
     value: Callable[[BlockMetrics], float | None],
     margin: float,
 ) -> LedgerEntry:
-    """Compares one quantity; the values are those whose ratio the speed-up is."""
+    """Compares one quantity; the values are those whose ratio the speedup is."""
     sides = [
         [[v for v in map(value, run.blocks) if v is not None] for run in side]
         for side in (runs.baseline, runs.candidate)

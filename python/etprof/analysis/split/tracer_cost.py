@@ -1,6 +1,6 @@
 """What instruments cost: recording events, having the tracer compiled in, the operator clock.
 
-Timing launches record no events, the operator split does. A runner that is built without the event
+Timing launches record no events, the per-operator breakdown does. A runner that is built without the event
 tracer (`*-bare`) is timed only; beside a traced build of the same mode and threads it shows what is
 left when nothing is recorded.
 """

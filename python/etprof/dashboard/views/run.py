@@ -1,4 +1,4 @@
-"""One run: its figures, what it is held against, its report, and where it comes from."""
+"""One run: its figures, what it is compared with, its report, and where it comes from."""
 
 from __future__ import annotations
 

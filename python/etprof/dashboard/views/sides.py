@@ -65,7 +65,7 @@ def show(visit: Visit) -> View:
 
 
 def _columns(all_series: Sequence[Series], by: str) -> list[str]:
-    """The values side by side; the one that others are held against comes first."""
+    """The values side by side; the one that others are compared with comes first."""
     names = {facts_of(series.run)[by] for series in all_series}
     return sorted(names, key=lambda value: (value != _REFERENCES[by], value))
 

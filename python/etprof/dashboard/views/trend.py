@@ -69,7 +69,7 @@ def show(visit: Visit) -> View:
 
 
 def _line(visit: Visit, run: Run, metric: str) -> Line:
-    """A series with its changes of level."""
+    """A series with its change points."""
     points = load_trend(
         visit.session, run.series, metric, branch=visit.address["branch"], limit=MOST_RUNS
     )
@@ -104,7 +104,7 @@ def _newest(sme: str, point: TrendPoint, value: Metric | None, reference: Refere
 
 
 def _changes(sme: str, line: Line, metric: str) -> list[View]:
-    """The newest changes of level: from which to which, between which commits, how probable."""
+    """The newest change points: from which to which, between which commits, how probable."""
     measured = line.measured
     edges = [0, *(change.start for change in line.changes), len(measured)]
     unit, rises = ("", False) if metric not in METRICS else (

@@ -1,4 +1,4 @@
-"""Node data for Model Explorer: times, difference, speed-up, partitions and quantised clusters.
+"""Node data for Model Explorer: times, difference, speedup, partitions and quantised clusters.
 
 Keys are the node names of the exported program, which Model Explorer's ExecuTorch and PyTorch
 adapters use as node ids. Operators inside the delegate are there too: their times come through the
@@ -28,7 +28,7 @@ GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1a
 
 
 def node_data(assessment: Assessment) -> dict[str, Any]:
-    """Returns one document per quantity, by its name; values in µs, speed-up without unit."""
+    """Returns one document per quantity, by its name; values in µs, speedup without unit."""
     if not assessment.is_split:
         return {}
     primary, comparison = assessment.primary, assessment.primary_comparison
@@ -45,7 +45,7 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
             {n: after[n] - before[n] for n in both}, GOOD_WHEN_LOW
         )
         ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
-        data["speed-up"] = describe_nodes(ratios, GOOD_WHEN_HIGH)
+        data["speedup"] = describe_nodes(ratios, GOOD_WHEN_HIGH)
     return {name: {"name": name, **nodes} for name, nodes in data.items()}
 
 
