@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from tests.mutants.copies import PACKAGE, ROOT
+from tests.mutants.copies import PACKAGE, ROOT, copy_tree, environment_of
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Change, compiles, describe_change, find_changes
 from tests.mutants.selection import FIRST, Selection, TimedTest, within
@@ -143,8 +142,12 @@ def _trace(part: Path, files: Sequence[str], jobs: int) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not android and not browser",
              "-p", "tests.mutants.tracing", "-p", "no:cacheprovider", "--tb=line"]  # fmt: skip
     parallel = ("-n", str(jobs), "--dist", "loadfile") if jobs > 1 and len(files) > 1 else ()
-    environment = {**os.environ, FOLDER_VARIABLE: str(part)}
-    done = subprocess.run([*words, *parallel, *files], cwd=ROOT, env=environment, check=False)
+    with tempfile.TemporaryDirectory(prefix="traced-") as name:
+        # Of a copy, as in the trials: an installed package is not what is drawn from.
+        folder = Path(name)
+        copy_tree(folder)
+        environment = {**environment_of(folder), FOLDER_VARIABLE: str(part)}
+        done = subprocess.run([*words, *parallel, *files], cwd=folder, env=environment, check=False)
     if done.returncode not in {0, 1, 5}:
         sys.exit("the tests cannot be traced")
 

@@ -7,12 +7,14 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.mutants.copies import PACKAGE
 from tests.mutants.tracing import COVERAGE, FIXTURE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.mutants.operators import Change
 
 _RUN_APART: Final = {
@@ -79,7 +81,7 @@ class Selection:
             data = COVERAGE.CoverageData(str(file))
             data.read()
             for measured in data.measured_files():
-                lines = self._contexts[str(Path(measured).relative_to(self._package))]
+                lines = self._contexts[measured.rpartition(f"/{PACKAGE}/")[2]]
                 for number, contexts in data.contexts_by_lineno(measured).items():
                     lines[number].update(filter(None, contexts))
 
