@@ -27,7 +27,12 @@ from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import Metric
 from etprof.measuring.plan import Experiment, Settings, draw_blocks
 from etprof.statistics.change_points import LEAST_RUNS, find_change_points
-from etprof.statistics.effect import DEFAULT_MARGIN, effect_of_runs, estimate_effect
+from etprof.statistics.effect import (
+    DEFAULT_MARGIN,
+    effect_of_runs,
+    estimate_effect,
+    took_turns,
+)
 from etprof.statistics.order_statistics import LEAST_VALUES
 from etprof.statistics.runs import (
     departure,
@@ -239,6 +244,31 @@ def _separate_runs(trials: int) -> Iterator[Row]:
             yield _compare_runs(
                 f"{label}, spread {spread:.0%}", runs, history, spread, random, trials
             )
+    for order in ("AAABBB", "ABABAB", "ABBAAB", "AAAAABBBBB"):
+        for session in (0.01, 0.02):
+            yield _compare_sessions(order, session, trials)
+
+
+def _compare_sessions(order: str, session: float, trials: int) -> Row:
+    """Runs of 0.5 % spread, and of two sessions: the first half of them and the second."""
+    random = np.random.default_rng([*order.encode(), round(1000 * session)])
+    moments = {side: [f"{i:03}" for i, s in enumerate(order) if s == side] for side in "AB"}
+    in_turns = took_turns(moments["A"], moments["B"])
+    wrong = found = 0
+    for _ in range(trials):
+        states = np.repeat(session * random.normal(size=2), len(order) // 2)
+        runs = {"A": list[list[float]](), "B": list[list[float]]()}
+        for state, side in zip(states, order, strict=True):
+            level = state + 0.005 * random.normal()
+            runs[side].append(np.exp(level + 0.01 * random.normal(size=10)).tolist())
+        faster = [[value / 1.2 for value in run] for run in runs["B"]]
+        same = effect_of_runs(runs["A"], runs["B"], in_turns=in_turns)
+        wrong += same.verdict in {"faster", "slower"}
+        found += effect_of_runs(runs["A"], faster, in_turns=in_turns).verdict == "faster"
+    shares = (
+        Share("false verdicts", wrong, trials, 0.0, 0.01), Share("+20 % found", found, trials),
+    )  # fmt: skip
+    return Row(f"{order}, two sessions, {session:.0%}", "10", shares)
 
 
 def _compare_runs(  # noqa: PLR0913, PLR0917 - one cell of a table

@@ -60,6 +60,7 @@ class Run:
     inputs: Sequence[str] = ("a" * 64,)
     delegation: dict[str, Any] | None = None
     launches: Sequence[dict[str, object]] = ()
+    created_at: str = "2026-11-21T05:00:00+00:00"
 
 
 def write_run(folder: Path, run: Run) -> Path:
@@ -138,7 +139,7 @@ def _latencies_us(experiment: Experiment) -> Sequence[float]:
 def _manifest(run: Run) -> dict[str, object]:
     return {
         "schema_version": 1,
-        "created_at": "2026-11-21T05:00:00+00:00",
+        "created_at": run.created_at,
         "etprof_version": "0.1.0",
         "platform": run.platform,
         "times_are_meaningful": run.meaningful,

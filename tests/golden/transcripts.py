@@ -137,11 +137,12 @@ def _write_rivals(folder: Path) -> None:
 
 
 def _write_separate(folder: Path) -> None:
-    """Three runs of a program, and three of one that is a tenth faster; a slow one, an unlike one."""
+    """Runs of a program in turns with those of one that is a tenth faster; a slow, an unlike one."""
     for number in range(3):
         for name, base_us in (("old", 900), ("new", 810)):
             latency_us = [base_us + 2 * number + i % 3 for i in range(10)]
-            run = Run([Experiment("timed", OFF_OPS, latency_us=latency_us)])
+            moment = f"2026-11-21T05:{10 * number + (name == 'new'):02}:00+00:00"
+            run = Run([Experiment("timed", OFF_OPS, latency_us=latency_us)], created_at=moment)
             write_run(folder / f"{name}{number}", run)
     few = Run([Experiment("timed", OFF_OPS, latency_us=[1200, 1300, 1250])])
     write_run(folder / "few", few)
@@ -357,6 +358,7 @@ TRANSCRIPTS: Final[Mapping[str, Transcript]] = {
         (
             "compare old0 new0",
             "compare old0 old1 old2 --against new0 new1 new2",
+            "compare old0 old1 --against new1 new2 --full --top 1",
             "compare old0 few --full --top 1",
             "compare old0 unlike",
             "compare old0 unlike --against new0 new1",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from etprof.measuring.plan import Experiment, Settings, draw_blocks, plan
+from etprof.base.limits import USUAL_BLOCKS
 from etprof.statistics.effect import (
     effect_of_log_ratios,
     effect_of_runs,
@@ -17,6 +18,7 @@ from etprof.statistics.effect import (
     hodges_lehmann_interval,
     judge,
     signed_rank_p,
+    took_turns,
 )
 from etprof.statistics.order_statistics import Interval
 from etprof.statistics.two_samples import Spread
@@ -205,6 +207,19 @@ def test_sides_of_different_length_are_refused() -> None:
         estimate_effect([1, 2], [1])
 
 
+@pytest.mark.parametrize(("launches", "least", "most"), [(10, 0.0, 0.6), (USUAL_BLOCKS, 0.9, 1.0)])
+def test_one_disturbed_launch_does_not_hide_a_change(
+    launches: int, least: float, most: float
+) -> None:
+    """N3-5: one launch of ten was five times as slow, and half of all true +10 % were not found."""
+    random, faster = np.random.default_rng(launches), 0
+    for _ in range(300):
+        sides = np.array([[110.0], [100.0]]) * np.exp(0.02 * random.normal(size=(2, launches)))
+        sides[random.integers(2), random.integers(launches)] *= 5
+        faster += estimate_effect(*sides.tolist()).verdict == "faster"
+    assert least <= faster / 300 <= most
+
+
 def runs_of(
     random: np.random.Generator, count: int, *, spread: float, level: float = 100.0
 ) -> list[list[float]]:
@@ -254,6 +269,47 @@ def test_repeated_runs_find_what_is_there() -> None:
         for _ in range(100)
     ]
     assert verdicts.count("faster") >= 95
+
+
+@pytest.mark.parametrize(
+    ("order", "turns"),
+    [
+        ("ABABAB", True), ("ABBA", True), ("AABBAABB", True), ("ABBAAB", True),
+        ("AB", False), ("AABB", False), ("AAABBB", False), ("ABBBA", False), ("AAABBBA", False),
+    ],
+)  # fmt: skip
+def test_runs_took_turns_or_did_not(order: str, turns: bool) -> None:
+    moments = [[f"2026-01-{i:02}" for i, s in enumerate(order, 1) if s == side] for side in "AB"]
+    assert took_turns(*moments) is turns
+    assert not took_turns(["", *moments[0]], moments[1])
+
+
+@pytest.mark.parametrize("session", [0.01, 0.02])
+@pytest.mark.parametrize("order", ["AAABBB", "ABABAB", "AAAAABBBBB"])
+def test_a_session_is_not_taken_for_the_program(order: str, session: float) -> None:
+    """N3-3: groups that were measured one after the other had 18 to 66 % false verdicts."""
+    random, wrong, slower = np.random.default_rng([len(order), round(1000 * session)]), 0, 0
+    for _ in range(1000):
+        states = np.repeat(session * random.normal(size=2), len(order) // 2)
+        runs: dict[str, list[list[float]]] = {"A": [], "B": []}
+        for state, side in zip(states, order, strict=True):
+            runs[side] += runs_of(random, 1, spread=0.005, level=100 * float(np.exp(state)))
+        in_turns = order.startswith("AB")
+        wrong += effect_of_runs(runs["A"], runs["B"], in_turns=in_turns).verdict in {
+            "faster", "slower",
+        }  # fmt: skip
+        slow = [[1.2 * value for value in run] for run in runs["B"]]
+        slower += effect_of_runs(runs["A"], slow, in_turns=in_turns).verdict == "slower"
+    assert wrong / 1000 <= 0.015
+    assert slower / 1000 >= 0.95
+
+
+def test_what_was_measured_one_after_the_other_is_said() -> None:
+    runs = [[[100.0, 101.0, 99.0]] * 2, [[95.0, 96.0, 94.0]] * 2]
+    later, in_turns = effect_of_runs(*runs), effect_of_runs(*runs, in_turns=True)
+    assert later.rests_on == "2 against 2 runs, measured one after the other"
+    assert in_turns.rests_on == "2 against 2 runs"
+    assert (later.verdict, in_turns.verdict) == ("inconclusive", "faster")
 
 
 def test_a_ratio_of_runs_is_that_of_the_values_beside_it() -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -38,6 +39,9 @@ DEFAULT_MARGIN: Final = 0.02
 
 _OF_RUNS: Final = 0.99
 """Confidence of the interval of separate runs: nothing randomised when each was measured."""
+SESSION_DEVIATION: Final = 0.02
+"""By which sessions are taken to differ, as the standard deviation of a log value: a shared machine
+drifted by 4 % within an hour. Runs of one session do not tell it."""
 _LARGEST_LOG: Final = 700.0
 """Of a ratio, so that its exp is a number."""
 
@@ -74,20 +78,34 @@ def effect_of_runs(
     candidate: Sequence[Sequence[float]],
     *,
     prior: Spread | None = None,
+    in_turns: bool = False,
     margin: float = DEFAULT_MARGIN,
 ) -> Effect:
-    """Compares separate runs; each is given by its launches' values, all above zero.
+    """Compares separate runs; raises ValueError for a side without runs.
 
-    `prior` is the spread of one run's log value, from the device's history. Without it and
-    with one run a side, the verdict is "inconclusive". Raises ValueError for a side without runs.
+    Args:
+        baseline: The values of each run's launches, all above zero.
+        candidate: In the same unit.
+        prior: The spread of one run's log value, from the device's history. Without it and with
+            one run a side, the verdict is "inconclusive".
+        in_turns: Whether runs of both sides took turns, as `took_turns` says. Else each side is a
+            session, and sessions differ by `SESSION_DEVIATION`.
+        margin: Speedups closer to 1 than this count as none.
     """
     sides = [[np.log(np.asarray(run, float)) for run in runs] for runs in (baseline, candidate)]
     # Slow is more: the difference of "candidate minus baseline" is turned round.
     after, before = (
         [math.log(float(np.median(run))) for run in runs] for runs in (baseline, candidate)
     )
-    difference = difference_of_groups(before, after, prior=prior, confidence=_OF_RUNS)
-    counts = f"{len(baseline)} against {len(candidate)} runs"
+    difference = difference_of_groups(
+        before,
+        after,
+        prior=prior,
+        session=0.0 if in_turns else SESSION_DEVIATION,
+        confidence=_OF_RUNS,
+    )
+    order = "" if in_turns else ", measured one after the other"
+    counts = f"{len(baseline)} against {len(candidate)} runs{order}"
     is_alone = len(baseline) == len(candidate) == 1
     between = shift_interval(sides[1][0], sides[0][0]) if is_alone else None
     if difference is None:
@@ -108,6 +126,22 @@ def effect_of_runs(
         verdict=judge(_ratio(interval), margin),
         rests_on=f"{'one run a side' if is_alone else counts}{history}",
     )
+
+
+def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
+    """Whether no more than two runs of a side follow each other, and the sides changed twice.
+
+    So a drift or a state of the machine meets both: A B A B and A B B A do, A A B B does not.
+
+    Args:
+        baseline: When each run began, as ISO 8601; empty where that is not known.
+        candidate: The same of the other side's.
+    """
+    if not all((*baseline, *candidate)):
+        return False
+    moments = [*((moment, 0) for moment in baseline), *((moment, 1) for moment in candidate)]
+    stretches = [len(list(runs)) for _, runs in groupby(side for _, side in sorted(moments))]
+    return len(stretches) > 2 and max(stretches) <= 2
 
 
 def _exp(log: float) -> float:

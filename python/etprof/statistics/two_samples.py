@@ -24,6 +24,8 @@ POWER: Final = 0.8
 """With which the smallest difference is found that a comparison "can see"."""
 _EXACT_SIZE: Final = 20
 """Up to this many values on each side the rank-sum distribution is counted out."""
+_CERTAIN: Final = 1e6
+"""Degrees of freedom of a spread that is not estimated."""
 _NORMAL_QUANTILE: Final = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
@@ -127,12 +129,21 @@ def difference_of_groups(
     candidate: Sequence[float],
     *,
     prior: Spread | None = None,
+    session: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> GroupDifference | None:
     """Compares the means of two groups of independent values, such as log latencies of runs.
 
     Student's t with the pooled spread and its degrees of freedom. None when nothing tells the
     spread: one value a side and no prior. Raises ValueError for an empty group.
+
+    Args:
+        baseline: In the unit of the difference.
+        candidate: In the same unit.
+        prior: What is known beforehand of the spread of one value.
+        session: Standard deviation between sessions, where each group was measured in one of its
+            own; values of a group share it, so that nothing in them tells it.
+        confidence: Of the interval.
     """
     if not baseline or not candidate:
         msg = f"need values on both sides, got {len(baseline)} and {len(candidate)}"
@@ -141,8 +152,13 @@ def difference_of_groups(
     if spread.freedom < 1:
         return None
     change = float(np.mean(candidate) - np.mean(baseline))
-    error = spread.deviation * math.sqrt(1 / len(baseline) + 1 / len(candidate))
-    return difference_with_error(change, error, spread, confidence)
+    variance = spread.deviation**2 * (1 / len(baseline) + 1 / len(candidate))
+    freedom, whole = spread.freedom, variance + 2 * session**2
+    if session:
+        # Satterthwaite 1946: what is known of the session for certain adds no doubt of its own.
+        freedom = min(_CERTAIN, freedom * (whole / max(variance, whole / _CERTAIN)) ** 2)
+    known = Spread(spread.deviation, freedom)
+    return difference_with_error(change, math.sqrt(whole), known, confidence)
 
 
 def difference_with_error(

@@ -35,6 +35,12 @@ class Side:
         return [m for side in every if (m := side.experiment.metrics) is not None and m.blocks]
 
     @property
+    def moments(self) -> list[str]:
+        """When each of its runs began, as ISO 8601; empty where that is not known."""
+        every = (self, *self.repeats)
+        return [(side.provenance and side.provenance.created_at) or "" for side in every]
+
+    @property
     def label(self) -> str:
         """How people call it: run directory and experiment."""
         return f"{clean(str(self.run.source))}:{self.experiment.name}"

@@ -36,8 +36,15 @@ from etprof.analysis.split.operators import add_parts, category_times, class_tim
 from etprof.analysis.validity import Validity, check_validity
 from etprof.base.records import SME_LABELS
 from etprof.base.text import what_differs
+from etprof.base.units import format_share
 from etprof.run.accuracy import export_place
-from etprof.statistics.effect import DEFAULT_MARGIN, Effect, judge
+from etprof.statistics.effect import (
+    DEFAULT_MARGIN,
+    SESSION_DEVIATION,
+    Effect,
+    judge,
+    took_turns,
+)
 from etprof.statistics.launch_ratio import LaunchRatio, ratio_of_launches
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.two_samples import benjamini_hochberg
@@ -282,7 +289,8 @@ def _compare_times(
         if _are_in_turns(baseline, candidate):
             ledger = build_ledger(old.metrics, new.metrics, margin=margin)
         elif baseline.timed and candidate.timed:
-            runs = SeparateRuns(baseline.timed, candidate.timed, run_spreads)
+            alternate = took_turns(baseline.moments, candidate.moments)
+            runs = SeparateRuns(baseline.timed, candidate.timed, run_spreads, alternate)
             ledger = build_ledger_of_runs(runs, margin=margin)
     in_doubt = old.is_in_doubt or new.is_in_doubt
     accelerated = find_accelerated(old, new, aligned)
@@ -434,18 +442,11 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
             "measure both in one run, or repeat them (`etprof compare A1 A2 A3 --against B1 B2 B3`)"
         )
         return notes
-    moments = [
-        sorted(
-            repeat.provenance.created_at or ""
-            for repeat in (side, *side.repeats)
-            if repeat.provenance
-        )
-        for side in (baseline, candidate)
-    ]
-    if all(moments) and (moments[0][-1] < moments[1][0] or moments[1][-1] < moments[0][0]):
+    if not took_turns(baseline.moments, candidate.moments):
         notes.append(
-            "all runs of one side came before the other's, so a lasting change of the machine would "
-            "look the same; measure them in turns"
+            "the sides' runs were measured one after the other, so the interval allows for sessions "
+            f"that differ by {format_share(SESSION_DEVIATION)}; measure them in turns (A1 B1 A2 B2 "
+            "…), or both sides in one run (`etprof profile A.pte --against B.pte`)"
         )
     return notes
 

@@ -38,6 +38,8 @@ class SeparateRuns:
     candidate: Sequence[ExperimentMetrics]
     device_spreads: Mapping[str, Spread]
     """Spread of one run's log value by the history's name of the metric; empty where unknown."""
+    in_turns: bool = False
+    """Whether runs of both sides took turns."""
 
 
 _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] = (
@@ -131,7 +133,7 @@ def _compare_runs(
         return LedgerEntry(label, unit, before, after, None)
     slow, fast = sides if unit == "ns" else reversed(sides)
     device_spread = runs.device_spreads.get(HISTORY_NAMES.get(label, ""))
-    effect = effect_of_runs(slow, fast, prior=device_spread, margin=margin)
+    effect = effect_of_runs(slow, fast, prior=device_spread, in_turns=runs.in_turns, margin=margin)
     before, after = (
         float(np.exp(np.mean([np.log(np.median(run)) for run in side]))) for side in sides
     )
