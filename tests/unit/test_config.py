@@ -37,7 +37,7 @@ def test_the_least_config(good: dict[str, Any]) -> None:
     config = parse_config(json.dumps(good), "c.json")
     (experiment,) = config.experiments
     assert (experiment.iterations, experiment.threads, experiment.sme) == (10, (1,), "auto")
-    assert config.measurement.blocks == 10
+    assert config.measurement.blocks == 12
 
 
 def test_both_spellings_of_the_seeds_are_read(good: dict[str, Any]) -> None:

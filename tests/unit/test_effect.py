@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from etprof.measuring.plan import Experiment, Settings, draw_blocks, plan
 from etprof.base.limits import USUAL_BLOCKS
+from etprof.measuring.plan import Experiment, Settings, draw_blocks, plan
 from etprof.statistics.effect import (
     effect_of_log_ratios,
     effect_of_runs,

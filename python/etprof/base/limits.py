@@ -22,7 +22,9 @@ MOST_ENTRIES: Final = 1000
 
 VectorBits = Literal[128, 256, 512]
 """Streaming vector lengths of parts with SME that there are, or that are planned."""
-USUAL_BLOCKS: Final = 10
+USUAL_BLOCKS: Final = 12
+"""Least number of pairs whose interval one disturbed launch cannot stretch over 1: of 12 pairs it leaves
+out 13 Walsh averages at each end, and one pair is in 12. Of 10 it leaves out 8, and one is in 10."""
 USUAL_OPERATOR_LAUNCHES: Final = 6
 """Least number of launches whose interval a periodic disturbance cannot mislead: the exact one of pairs."""
 USUAL_SECONDS: Final = 0.2

@@ -1,7 +1,7 @@
 """Measure one thing against itself: what can this machine tell apart, and how often is it wrong?
 
 Runs the same experiment under two names, in the order that every comparison uses, and reports the
-noise, the false alarms, and the smallest speedup that ten blocks would find, each with its bounds.
+noise, the false alarms, and the smallest speedup that a default run would find, each with its bounds.
 With --runs N it does so N times: that tells how much separate runs differ. A history (--store)
 keeps the answer for this device; `compare` and `profile` use it.
 
@@ -16,7 +16,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.base.limits import MOST_LAUNCHES, USUAL_INFERENCES, USUAL_SECONDS
+from etprof.base.limits import MOST_LAUNCHES, USUAL_BLOCKS, USUAL_INFERENCES, USUAL_SECONDS
 from etprof.cli.flags import (
     FULL,
     JSON,
@@ -46,7 +46,7 @@ _MOST_RUNS = 100
 EXAMPLES = """\
 examples:
   etprof calibrate out_toy_cnn/artifacts/<program>.pte
-  etprof calibrate my_model.pte --threads 1 --runs 6 --blocks 10
+  etprof calibrate my_model.pte --threads 1 --runs 6 --blocks 12
   etprof calibrate --peaks
   etprof calibrate --peaks --threads 1 --precisions fp16
 """
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument_group("measuring"),
         ("--pairs", whole_number(2, MOST_LAUNCHES), "N",
-         "blocks of each comparison that is judged (default %(default)s)", {"default": 10}),
+         "blocks of each comparison that is judged (default %(default)s)", {"default": USUAL_BLOCKS}),
         ("--min-seconds", seconds, "S", "shortest measurement of a launch (default %(default)s s)",
          {"default": USUAL_SECONDS}),
         NO_WAIT,

@@ -404,6 +404,9 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
         lead = _amdahl_sentence(times.amdahl)
         yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
     ledger = comparisons.sides_named(comparisons.LEDGER.of_each([comparison]), comparison)
+    if comparison.latency is not None:
+        title = verdicts.interval_title(comparison.latency)
+        ledger = ledger.with_interval_titled("speed_up", title)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.VALIDITY.of_each([comparison])
     yield Section("validity", "Measurement quality", (conditions,), visibility="page")

@@ -45,7 +45,9 @@ class Column:
     """Its value of a subject; None: the subject is a mapping that has it by name."""
     visibility: Visibility = "everywhere"
     bounds: tuple[str, str] | None = None
-    """The columns with the ends of its 95 % interval, which people see beside it."""
+    """The columns with the ends of its interval, which people see beside it."""
+    interval_title: str = "95 % interval"
+    """What people read above that interval."""
     step: str = ""
     """The column with what its values are rounded down to; people see those below it as `≤`."""
     adds_up: bool = False
@@ -179,6 +181,14 @@ class Table:
     def records(self) -> list[dict[str, Value]]:
         """Returns each row by the names of its columns."""
         return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+    def with_interval_titled(self, name: str, title: str) -> Table:
+        """Gives the interval of one column another title, such as that of another confidence."""
+        columns = tuple(
+            replace(column, interval_title=title) if column.name == name else column
+            for column in self.columns
+        )
+        return replace(self, columns=columns)
 
     def titled(self, **titles: str) -> Table:
         """Gives columns other titles, such as the names of two experiments."""

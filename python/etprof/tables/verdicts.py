@@ -72,8 +72,14 @@ def format_speed_up(effect: Effect) -> str:
     low, high = format_ratio_ends(effect.speed_up, effect.interval.low, effect.interval.high)
     if effect.p_value is None:
         return f"{text} ({low} … {high} between launches)"
-    share = "99 %" if effect.rests_on else "95 %"
-    return f"{text} ({share} interval {low} … {high})"
+    return f"{text} ({interval_title(effect)} {low} … {high})"
+
+
+def interval_title(effect: Effect) -> str:
+    """Names the interval of an effect: of separate runs it is wider, of one a side of launches."""
+    if not effect.rests_on:
+        return "95 % interval"
+    return "between launches" if effect.p_value is None else "99 % interval"
 
 
 def describe_setup(*sides: tuple[RunAnalysis, ExperimentAnalysis], names: str = "") -> str:

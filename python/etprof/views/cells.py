@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from etprof.base.units import (
     MISSING,
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from etprof.tables.table import Column, Table, Value, Visibility
-
-_INTERVAL: Final = "95 % interval"
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,8 @@ class ShownColumn:
 
     column: Column
     heading: str
-
-    @property
-    def is_interval(self) -> bool:
-        """Whether it is the interval of the column, not its value."""
-        return self.heading == _INTERVAL and self.column.bounds is not None
+    is_interval: bool = False
+    """Whether it is the interval of the column, not its value."""
 
     @property
     def dropped_first(self) -> int:
@@ -55,7 +50,7 @@ def shown_columns(table: Table, visibility: Visibility) -> list[ShownColumn]:
     for column in table.visible_in(visibility).columns:
         columns.append(ShownColumn(column, column.heading))
         if column.bounds is not None and any(map(table.has_values, column.bounds)):
-            columns.append(ShownColumn(column, _INTERVAL))
+            columns.append(ShownColumn(column, column.interval_title, is_interval=True))
     return columns
 
 
