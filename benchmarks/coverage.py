@@ -27,12 +27,7 @@ from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import Metric
 from etprof.measuring.plan import Experiment, Settings, draw_blocks
 from etprof.statistics.change_points import LEAST_RUNS, find_change_points
-from etprof.statistics.effect import (
-    DEFAULT_MARGIN,
-    effect_of_runs,
-    estimate_effect,
-    took_turns,
-)
+from etprof.statistics.effect import DEFAULT_MARGIN, effect_of_runs, estimate_effect, took_turns
 from etprof.statistics.order_statistics import LEAST_VALUES
 from etprof.statistics.runs import (
     departure,
@@ -256,18 +251,19 @@ def _compare_sessions(order: str, session: float, trials: int) -> Row:
     in_turns = took_turns(moments["A"], moments["B"])
     wrong = found = 0
     for _ in range(trials):
-        states = np.repeat(session * random.normal(size=2), len(order) // 2)
-        runs = {"A": list[list[float]](), "B": list[list[float]]()}
-        for state, side in zip(states, order, strict=True):
-            level = state + 0.005 * random.normal()
-            runs[side].append(np.exp(level + 0.01 * random.normal(size=10)).tolist())
-        faster = [[value / 1.2 for value in run] for run in runs["B"]]
-        same = effect_of_runs(runs["A"], runs["B"], in_turns=in_turns)
+        levels = np.repeat(session * random.normal(size=2), len(order) // 2)
+        noise = 0.005 * random.normal(size=(len(order), 1)) + 0.01 * random.normal(
+            size=(len(order), 10)
+        )
+        runs = np.exp(levels[:, None] + noise)
+        before, after = (runs[np.array([*order]) == side] for side in "AB")
+        same, better = (
+            effect_of_runs(before.tolist(), other.tolist(), in_turns=in_turns)
+            for other in (after, after / 1.2)
+        )
         wrong += same.verdict in {"faster", "slower"}
-        found += effect_of_runs(runs["A"], faster, in_turns=in_turns).verdict == "faster"
-    shares = (
-        Share("false verdicts", wrong, trials, 0.0, 0.01), Share("+20 % found", found, trials),
-    )  # fmt: skip
+        found += better.verdict == "faster"
+    shares = Share("false verdicts", wrong, trials, 0.0, 0.01), Share("+20 % found", found, trials)
     return Row(f"{order}, two sessions, {session:.0%}", "10", shares)
 
 

@@ -51,7 +51,7 @@ def test_every_source_is_compiled_for_musl(tmp_path: Path) -> None:
     toolchain.write_text(TOOLCHAIN.format(zig=Path(ZIG.origin).with_name("zig")))
     where: list[str | Path] = ["-S", ROOT, "-B", build, "-G", "Ninja"]
     configured = run_command(
-        ["cmake", *where, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *SETTINGS], timeout_s=300
+        ["cmake", *where, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *SETTINGS], timeout_s=900
     )
     assert configured.exit_code == 0, configured.stdout + configured.stderr
     targets = run_command(["ninja", "-C", build, "-t", "targets", "all"]).stdout.splitlines()

@@ -219,7 +219,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
         ({"sme": "sme2", "latency_us": [200, 400] * 5}, "but the measurement cannot tell that"),
         (
             {"sme": "sme2", "latency_us": [601] * 10},
-            "takes 601 µs instead of 301 µs: more than noise",
+            "is 601 µs instead of 301 µs: more than noise",
         ),
     ],
 )

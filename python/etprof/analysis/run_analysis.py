@@ -478,8 +478,9 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
         where = ", ".join(str(launch + 1) for launch in left_out.disturbed_launches)
         launches = f" (operator launch {where})" if len(experiment.loaded.splits) > 1 else ""
         notes.append(
-            f"{name}: {left_out.disturbed} of {recorded}{launches} are left out of the operator "
-            "split, for they took far longer or shorter than the median, as when the system steps in"
+            f"{name}: {left_out.disturbed} of {recorded}{launches} are left out of the "
+            "per-operator breakdown, for they took far longer or shorter than the median, as when the "
+            "system steps in"
         )
     if experiment.split.times and len(experiment.split.launches) == 1:
         notes.append(
