@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import json
 import re
 from collections import defaultdict
@@ -27,6 +26,7 @@ from etprof.run.program import ExportManifest
 from etprof.tables import findings, report
 from etprof.tables.findings import command_in
 from etprof.views.json_figures import DOCUMENTS
+from tests.golden.runs import page_text
 from tests.json_numbers import numbers_in, numbers_of, undeclared, without_figure
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
@@ -390,12 +390,6 @@ def test_csv_has_the_figures_of_the_json(folder: Path) -> None:
             assert {key: float(row[key]) for key in numbers} == numbers
 
 
-def text_of(page: Path) -> str:
-    """What a person reads of an HTML page, without its scripts."""
-    markup = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page.read_text("utf-8"))
-    return html.unescape(re.sub(r"<[^>]+>", " ", markup))
-
-
 @pytest.mark.parametrize("page", ["terminal", "HTML"])
 def test_a_page_and_its_json_say_the_same_figure(
     folder: Path, documents: dict[str, list[dict[str, Any]]], page: str
@@ -403,7 +397,7 @@ def test_a_page_and_its_json_say_the_same_figure(
     """U3-6: 9.87 µs on one and 12.8 µs on the other."""
     for name, document in zip(RUNS, documents["analyze"], strict=False):
         text = (
-            text_of(folder / name / "report.html")
+            page_text((folder / name / "report.html").read_text("utf-8"))
             if page == "HTML"
             else etprof(folder, "analyze", name, "--full", columns=400).stdout
         )

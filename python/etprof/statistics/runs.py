@@ -21,6 +21,7 @@ import numpy as np
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.summary import robust_spread
 from etprof.statistics.two_samples import (
+    CERTAIN,
     GroupDifference,
     Spread,
     difference_with_error,
@@ -33,7 +34,7 @@ LEAST_DEVIATION: Final = 0.003
 """No series is taken to vary less: clocks and page sizes round."""
 LEAST_FREEDOM: Final = 3
 """Degrees of freedom below which a spread is assumed, not estimated."""
-ASSUMED: Final = Spread(0.1, 1e6)
+ASSUMED: Final = Spread(0.1, CERTAIN)
 """Of a run, where nothing is known: more than phones and shared machines were seen to have. It is a
 bound, not an estimate, so it counts as known. Only changes of a third to a half stand out then."""
 _LEAST_SERIES: Final = 3

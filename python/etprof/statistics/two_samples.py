@@ -24,7 +24,7 @@ POWER: Final = 0.8
 """With which the smallest difference is found that a comparison "can see"."""
 _EXACT_SIZE: Final = 20
 """Up to this many values on each side the rank-sum distribution is counted out."""
-_CERTAIN: Final = 1e6
+CERTAIN: Final = 1e6
 """Degrees of freedom of a spread that is not estimated."""
 _NORMAL_QUANTILE: Final = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -156,7 +156,7 @@ def difference_of_groups(
     freedom, whole = spread.freedom, variance + 2 * session**2
     if session:
         # Satterthwaite 1946: what is known of the session for certain adds no doubt of its own.
-        freedom = min(_CERTAIN, freedom * (whole / max(variance, whole / _CERTAIN)) ** 2)
+        freedom /= max((variance / whole) ** 2, freedom / CERTAIN)
     known = Spread(spread.deviation, freedom)
     return difference_with_error(change, math.sqrt(whole), known, confidence)
 

@@ -29,16 +29,19 @@ class Side:
     """Further runs of the same thing."""
 
     @property
+    def runs(self) -> tuple[Side, ...]:
+        """The side in each of its runs."""
+        return (self, *self.repeats)
+
+    @property
     def timed(self) -> list[ExperimentMetrics]:
         """What each of its runs measured without tracer."""
-        every = (self, *self.repeats)
-        return [m for side in every if (m := side.experiment.metrics) is not None and m.blocks]
+        return [m for side in self.runs if (m := side.experiment.metrics) is not None and m.blocks]
 
     @property
     def moments(self) -> list[str]:
         """When each of its runs began, as ISO 8601; empty where that is not known."""
-        every = (self, *self.repeats)
-        return [(side.provenance and side.provenance.created_at) or "" for side in every]
+        return [(side.provenance and side.provenance.created_at) or "" for side in self.runs]
 
     @property
     def label(self) -> str:
