@@ -7,14 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.mutants.copies import PACKAGE
 from tests.mutants.tracing import COVERAGE, FIXTURE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.mutants.operators import Change
 
 _RUN_APART: Final = {
@@ -106,7 +105,7 @@ class Selection:
         """Returns the tests that run what is changed, the most different ones first.
 
         What runs at import belongs to the tests that run a line with its name. Where no test is
-        known to run it, those of any line of its file are asked.
+        known to run it, those of any line of its file are asked, or of files that import the module.
         """
         names = self._of_lines(file, range(change.lines[0], change.lines[1] + 1))
         apart = _RUN_APART.get(file, ())
@@ -120,7 +119,19 @@ class Selection:
                     names |= self._of_lines(other, [number])
         # Processes that tests start run lines too, and are not traced.
         names = names or self._of_lines(file, self._contexts.get(file, {}))
-        return self._in_order(names)
+        return self._in_order(names or self._of_imports(file))
+
+    def _of_imports(self, file: str) -> set[str]:
+        """The tests of files that import a module, be it of tables alone, which no line names."""
+        module = re.compile(rf"\b{re.escape(Path(file).stem)} import|import {Path(file).stem}\b")
+        files = {name.partition("::")[0] for name in self.tests}
+        importing = {
+            test_file
+            for test_file in files
+            if (path := self._package.parents[1] / test_file).is_file()
+            and module.search(path.read_text())
+        }
+        return {name for name in self.tests if name.partition("::")[0] in importing}
 
     def _in_order(self, names: Collection[str]) -> list[TimedTest]:
         """One of each function first, then the second of each: their parameters are much alike."""

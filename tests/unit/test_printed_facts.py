@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
+from etprof.bench.matrix import DeviceEntry, MatrixMeasurement, ModelEntry
 from etprof.history.store import open_store
 from etprof.run.delegation import DelegationReport
 from etprof.run.load import Run
@@ -296,11 +297,27 @@ def test_every_number_of_the_history_in_json_is_declared(tmp_path: Path) -> None
     store = open_store(tmp_path / "h.sqlite")
     fill(store, KnownHistory(commits=9, devices=("Phone A",), precisions=("int8",)))
     store.close()
-    for action in ("list", "show 7", "check", "changes", "noise"):
+    actions = (
+        "list", "show 7", "check", "changes", "noise", "accept 7 --why known", "accept",
+        "pin good 7", "pin", "pin good --remove", "export all.json",
+    )  # fmt: skip
+    for action in actions:
         done = etprof(tmp_path, "history", *action.split(), "--store", "h.sqlite", "--json")
         document = json.loads(done.stdout)
-        assert undeclared(f"history {action.split()[0]}", document) == []
-        assert len(list(numbers_in(document))) > 2
+        assert undeclared(f"history {action.split()[0]}", document) == [], action
+        # What is accepted and pinned is listed in words.
+        assert len(list(numbers_in(document))) > (action not in {"accept", "pin"}), action
+
+
+def test_every_number_of_a_planned_benchmark_in_json_is_declared() -> None:
+    """U3-5: also those of settings that no matrix here has."""
+    parts: dict[str, type[BaseModel]] = {
+        "model": ModelEntry, "device": DeviceEntry, "measurement": MatrixMeasurement,
+    }  # fmt: skip
+    paths = {
+        ("runs", "[]", part, *path) for part, record in parts.items() for path in numbers_of(record)
+    }
+    assert without_figure("bench --dry-run", paths) == []
 
 
 def points_in(value: Any) -> Iterator[tuple[float, float, float]]:  # noqa: ANN401 - any JSON

@@ -172,6 +172,18 @@ def test_the_tests_of_a_line_are_the_fastest_of_every_function_first(selection: 
     assert selection.tests_of("n.py", other) == []
 
 
+def test_a_module_of_tables_alone_belongs_to_the_tests_that_import_it(
+    selection: Selection, tmp_path: Path
+) -> None:
+    # GIVEN a module of which nothing runs but at import, and two tests, one of which reads it
+    (tmp_path.parent / "a.py").write_text("from etprof.tables import TABLE\n")
+    (tmp_path.parent / "b.py").write_text("from etprof.tables.more import ROWS\n")
+    change = find_changes("TABLE = (1, 2)\n")[0]
+    # THEN all tests of that file are asked
+    names = {test.name.partition("::")[0] for test in selection.tests_of("tables.py", change)}
+    assert names == {"a.py"}
+
+
 def test_all_that_an_assignment_names_is_known() -> None:
     (change, *_) = find_changes("FIRST, LAST = 3, 0xFF\n")
     assert change.names == ("FIRST", "LAST")

@@ -22,7 +22,9 @@ from etprof.history.store import open_store
 from etprof.tables.brief import AnswerLine, AnswerPoint, BarPart, Brief
 from etprof.views.brief import BriefAnswer
 from etprof.views.fitting import fold
+from etprof.views.json_figures import DOCUMENTS, SAME_AS
 from etprof.views.terminal import folded_text
+from tests.json_numbers import undeclared
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.upstream_files import runner_log
@@ -275,6 +277,12 @@ def test_json_is_one_object_with_the_fields_that_the_page_names(world: World, ca
     document = json.loads(world.run(case, "--json")[0].stdout)
     assert isinstance(document["schema_version"], int)
     assert documented()[line] <= set(document)
+    assert undeclared(SAME_AS.get(line, line), document) == []
+
+
+def test_every_command_of_the_page_declares_its_numbers() -> None:
+    """U3-5: 15 of 38 commands did."""
+    assert set(documented()) == {*DOCUMENTS, *SAME_AS}
 
 
 DRY = {
@@ -314,6 +322,8 @@ def test_an_export_fits_a_screen(world: World, case: str) -> None:
     assert sorted(word for word in words_of(world.brief(case)) if not is_whole(word, known)) == []
     document = json.loads(world.run(case, "--json")[0].stdout)
     assert isinstance(document["schema_version"], int)
+    line = case if case != "optimize" else "optimize --dry-run"
+    assert undeclared(line, document) == []
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 3, 4, 6, 7])

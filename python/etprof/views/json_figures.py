@@ -456,6 +456,47 @@ _CALIBRATION: Final = (
     *_estimate("between_runs.spread", "standard deviation of a run's log value"),
     *_estimate("between_runs.smallest_effect", "the same of one run a side"),
 )
+_IDENTITIES: Final = tuple(
+    Figure(f"asked.{name}.size_bytes", "bytes", "per document", "of the file")
+    for name in ("config", "files.*")
+)
+_PLANNED_RUN: Final = (
+    Figure("model.generation.new_tokens", "count", "per prompt", "that are generated"),
+    Figure("model.generation.prompt_length", "count", "per prompt", "tokens"),
+    Figure("model.generation.prompt_tokens[]", "count", "position", "in the vocabulary"),
+    Figure("device.cpus[]", "count", "position", "cores that the program is kept on"),
+    Figure("device.reconnect_s", "s", "per device", "that a lost one is waited for"),
+    Figure("threads[]", "count", "per launch"),
+    Figure("measurement.blocks", "count", "over the run", "launches of each experiment"),
+    Figure("measurement.warmup", "count", "per launch", "inferences before it is timed"),
+    Figure("measurement.iterations", "count", "per launch", "inferences at least"),
+    Figure("measurement.min_seconds", "s", "per launch", "of timed inferences at least"),
+    Figure("measurement.cool_down_s", "s", "per launch", "of rest before it"),
+    Figure("measurement.max_wait_s", "s", "per launch", "that it waits for a cool device at most"),
+    Figure("measurement.max_start_temperature_c", "°C", "per launch", "that it may start at"),
+    Figure("measurement.timeout_s", "s", "per launch", "at most"),
+    Figure("measurement.operator_launches", "count", "over the run", "with the tracer"),
+    Figure("measurement.operator_iterations", "count", "per launch", "with the tracer"),
+    Figure("measurement.seed", "seed", "per document", "of the order of launches"),
+    Figure("measurement.budget_s", "s", "over the run", "at most"),
+    Figure("measurement.target_half_width", "share", "per interval", "at which measuring ends"),
+)
+_DEVICE: Final = (
+    _VERSION,
+    Figure("logical_cores", "count", "per device"),
+    *(
+        Figure(f"{name}_khz[]", "kHz", "per device", f"of each core, {says}")
+        for name, says in (
+            ("max_frequency", "its own highest"), ("scaling_max", "that its governor may go to"),
+            ("scaling_min", "that its governor may go to"),
+        )
+    ),
+    Figure("battery.level_percent", "%", "per device", "charge"),
+    Figure("battery.temperature_c", "°C", "per device"),
+    Figure("state.temperatures_c.*", "°C", "per device", "by sensor"),
+    Figure("state.frequency_khz[]", "kHz", "per device", "of each core at that moment"),
+    Figure("state.load_average[]", "1", "per device", "over 1, 5 and 15 minutes"),
+)  # fmt: skip
 DOCUMENTS: Final = {
     "analyze": _ANALYSIS,
     "compare": (*_COMPARISON, *_under("comparisons[]", _COMPARISON)),
@@ -493,5 +534,56 @@ DOCUMENTS: Final = {
         Figure("spreads[].runs", "count", "per device"),
         Figure("spreads[].series", "count", "per device", "with three runs or more"),
     ),
+    "history add": (_VERSION, Figure("runs[].run_id", "count", "position", "in the history")),
+    "history accept": (
+        _VERSION,
+        Figure("run_ids[]", "count", "position", "in the history"),
+    ),
+    "history pin": (
+        _VERSION,
+        Figure("run_ids[]", "count", "position", "in the history"),
+        Figure("series", "count", "per document", "that lose the baseline"),
+    ),
+    "history export": (_VERSION, Figure("runs", "count", "per document", "that were written")),
+    "history import": (
+        _VERSION,
+        Figure("added", "count", "per document", "runs"),
+        Figure("known", "count", "per document", "runs that were there already"),
+        Figure("baselines", "count", "per document", "that were pinned"),
+    ),
+    "bench --dry-run": (_VERSION, *_under("runs[]", _PLANNED_RUN)),
+    "optimize --dry-run": (
+        _VERSION,
+        Figure("candidates[].operators", "count", "per program", "that the rewrite would change"),
+    ),
+    "export-llm --dry-run": (
+        _VERSION,
+        *_IDENTITIES,
+        Figure("asked.max_context_length", "count", "per program", "tokens that its cache holds"),
+        Figure("asked.max_seq_length", "count", "per program", "tokens that it reads at once"),
+    ),
+    "import": (
+        _VERSION,
+        Figure("sources[].size_bytes", "bytes", "per document", "of the file"),
+        Figure("ns_per_tick", "ns", "per document", "that a tick of the ETDump's clock lasts"),
+    ),
+    "models": (
+        _VERSION,
+        Figure("models[].parameters", "count", "per program", "values"),
+        Figure("models[].methods[].macs", "count", "per inference"),
+    ),
+    "dashboard --export": (
+        _VERSION,
+        Figure("pages", "count", "per document", "that were written"),
+        Figure("runs", "count", "per document", "with a page of their own"),
+        Figure("runs_in_history", "count", "per document"),
+    ),
+    "emulator setup": (_VERSION, Figure("freed_bytes", "bytes", "per document", "by `--remove`")),
+    "device": (*_DEVICE, Figure("freed_bytes", "bytes", "per device", "by `clean`")),
+    **dict.fromkeys(
+        ("validate", "config check", "device list", "emulator status", "doctor"), (_VERSION,)
+    ),
 }
-"""The numbers of each command's JSON; `profile`, `run` and `report.json` have that of `analyze`."""
+"""The numbers of each command's JSON."""
+SAME_AS: Final = {"profile": "analyze", "run": "analyze", "export-llm": "export"}
+"""Commands whose JSON is that of another."""

@@ -13,6 +13,7 @@ from etprof.targets.android.target import AndroidTarget
 from etprof.targets.device_lock import MeasuredDevice
 from tests.android_device.device import UnauthorizedDevice
 from tests.device_holder import held
+from tests.json_numbers import undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,7 @@ def test_describe_shows_device_and_state(
     document = json.loads(etprof("describe", "--json")[1])
     assert document["model"] == "Phone X"
     assert document["state"]["temperatures_c"] == {"cpu-0-0-usr": 41.2}
+    assert undeclared("device", document) == []
 
 
 def test_clean_removes_only_what_is_etprofs(
@@ -175,6 +177,7 @@ def test_clean_removes_only_what_is_etprofs(
     code, out, _ = etprof("clean", "--remote-folder", str(folder), "--json")
     assert code == 0
     assert json.loads(out)["freed_bytes"] >= 5000
+    assert undeclared("device", json.loads(out)) == []
     assert [path.name for path in folder.iterdir()] == ["notes"]
     assert etprof("clean", "--remote-folder", str(folder / "none"))[0] == 0
 
