@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.base.errors import InputFileError, TargetError
+from etprof.base.errors import InputFileError, TargetError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.process import run_command
+from etprof.bench import cluster
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
 from etprof.bench.execution import unfinished_reason
@@ -540,3 +541,10 @@ def test_archives_carry_a_program_and_a_run(bench: Bench, tmp_path: Path) -> Non
     assert manifest is not None
     assert manifest.model.path == str(tmp_path / "there/m.pte")
     assert manifest.files == manifest_of(task).files
+
+
+def test_a_device_that_is_offered_twice_is_named() -> None:
+    offers = {"tcp://a": {"phone": 1.0, "host": 1.0}, "tcp://b": {"phone": 1.0, "other": 0.5}}
+    with pytest.raises(UsageError, match="the workers offer 'phone' 2 times"):
+        cluster._check_offers(offers)
+    cluster._check_offers({"tcp://a": {"phone": 1.0}, "tcp://b": {"other": 0.5}})

@@ -179,3 +179,18 @@ def test_a_cpu_has_sme2_or_a_way_to_measure_it(
     check = doctor._check_sme2()
     assert check.status == status
     assert ("emulator" in (check.way_out or "")) is not sme2
+
+
+def test_a_part_of_a_target_that_is_damaged_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        SimpleNamespace(name="QEMU", path=None, problem="is damaged", way_out="set up again"),
+        SimpleNamespace(name="libc", path=None, problem=None, way_out="set up"),
+        SimpleNamespace(name="Runner", path="/r", problem=None, way_out=None),
+    ]
+    monkeypatch.setattr(doctor, "find_parts", lambda: parts)
+    checks = [(c.part, c.status, c.detail, c.way_out) for c in doctor._check_target_parts()]
+    assert checks == [
+        ("QEMU", "note", "is damaged", "set up again"),
+        ("libc", "note", "not set up", "set up"),
+        ("Runner", "ok", "/r", None),
+    ]

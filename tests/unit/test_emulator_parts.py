@@ -413,3 +413,17 @@ def test_a_runner_is_configured_built_and_kept(
     assert not build.is_current(empty_machine, "mac")
     (sources / "cpp/b/c.h").write_text("changed")
     assert not build.is_current(empty_machine, "linux")
+
+
+@pytest.mark.parametrize("where", ["checkout", "installed"])
+def test_sources_are_the_checkouts_or_those_installed(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "python/etprof"
+    sources = tmp_path if where == "checkout" else package / "source"
+    monkeypatch.setattr(build, "__file__", str(package / "targets/emulator/build.py"))
+    with pytest.raises(BuildError, match="C\\+\\+ sources are not at"):
+        build.find_sources()
+    (sources / "cpp").mkdir(parents=True)
+    (sources / "CMakePresets.json").write_text("{}")
+    assert build.find_sources() == sources

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from etprof.base.units import format_range, format_value
 from etprof.cli import main
 from etprof.dashboard.judging import Judge
 from etprof.dashboard.visit import Catalogue
+from etprof.history import gate
 from etprof.history.check import CheckedMetric, CheckRequest, CheckResult, check_history
 from etprof.history.gate import Judgement
 from etprof.history.schema import Acceptance, Alarm, DeviceCalibration, Run
@@ -581,3 +583,10 @@ def test_the_dashboard_has_the_verdicts_of_a_check(make: Make, factor: float) ->
             words = {(run_id, metric): found.change["word"] for run_id, found in references.items()}
             assert words.items() <= outcomes.items()
             assert len(words) == 2
+
+
+def test_a_drift_is_told_as_what_each_run_adds() -> None:
+    drift = SimpleNamespace(total=SimpleNamespace(change=math.log(1.21)), runs=3)
+    comparison: Any = SimpleNamespace(drift=drift, threshold=0.05)
+    text = gate._reason(comparison, "regression", 0.21, is_real=True)
+    assert text == "+10.0 % a run over the last 3 commits"

@@ -9,8 +9,9 @@ import pytest
 
 from etprof.cli import run_command_line
 from etprof.history.check import CheckRequest, check_history
+from etprof.history.exact import judging
 from etprof.history.exact.facts import ExactFacts, LayerWork
-from etprof.history.schema import Run, make_run, record_of
+from etprof.history.schema import OperatorWork, Run, make_run, record_of
 from etprof.history.store import open_store
 from tests.known_history import START
 from tests.measured_runs import MeasuredRun
@@ -182,3 +183,12 @@ def test_a_program_may_grow_by_its_threshold(
     result = checked(tmp_path, before, placed(emulated, 2, BODY, program_bytes=now))
     (size,) = [entry for entry in result.entries if entry.metric == "program_bytes"]
     assert size.outcome == outcome
+
+
+def test_the_operator_that_changed_most_is_named_first() -> None:
+    before = {name: OperatorWork(calls=10) for name in ("small", "large", "same", "less")}
+    now = {**before, "small": OperatorWork(calls=11), "large": OperatorWork(calls=90),
+           "less": OperatorWork(calls=2)}  # fmt: skip
+    text = judging._describe_operators("calls", before, now)
+    assert text.startswith("large 10 → 90")
+    assert "same" not in text

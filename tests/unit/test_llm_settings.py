@@ -349,3 +349,9 @@ def test_a_dry_run_says_what_each_file_is_read_as(tmp_path: Path) -> None:
     }
     shown = etprof(tmp_path, "export-llm", "c.yaml", "--dry-run").stdout
     assert f"Reads base.checkpoint: {tmp_path}/w.pth as tensors" in shown
+
+
+def test_what_cannot_be_downloaded_is_said(tmp_path: Path) -> None:
+    (tmp_path / "w.pth").write_bytes(b"x")
+    with pytest.raises(UsageError, match=r"base\.checkpoint: is given, so --download has nothing"):
+        plan(tmp_path, f"{GOOD}  checkpoint: w.pth\n", download=True)

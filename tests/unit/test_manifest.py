@@ -22,6 +22,7 @@ from etprof.run.manifest import (
     new_run_id,
     save_manifest,
 )
+from etprof.run.runner_result import Cpu
 from etprof.run.validation import validate_run
 from tests.manifests import edit_manifest
 from tests.unit.test_pipeline import EXPERIMENTS, run
@@ -177,3 +178,11 @@ def test_an_edit_by_its_writer_is_no_damage(tmp_path: Path) -> None:
     manifest = load_manifest(tmp_path)
     assert manifest is not None
     assert manifest.platform == "mac"
+
+
+def test_runs_are_of_a_kind_by_their_machine_and_precision() -> None:
+    base = a_manifest()
+    cpu = Cpu(model_name="Neoverse V9", architecture="aarch64", logical_cores=8, features={})
+    one = base.model_copy(update={"cpu": cpu})
+    assert one.kind == (base.platform, ("Neoverse V9", "aarch64"), base.model.precision)
+    assert base.model_copy(update={"cpu": None}).kind[1] is None

@@ -307,3 +307,11 @@ def test_what_precision_explains_by_formula(size: int) -> None:
     assert dynamic.least_db == 35.0
     gain = 10 ** (-45 / 20) + 6 * 10 ** (-35 / 20) / size**0.5
     assert dynamic.most_gain == pytest.approx(gain)
+
+
+def test_a_difference_that_is_just_allowed_is_allowed() -> None:
+    reference = np.linspace(-1, 1, 101)
+    gap = measure_gap(reference * 1.01, reference)
+    assert gap.snr_db is not None
+    assert not gap.is_below(gap.snr_db)
+    assert gap.is_below(gap.snr_db + 0.1)

@@ -171,3 +171,11 @@ def test_another_thread_can_end_a_program() -> None:
 def test_standard_input_that_ends_with_this_process_is_open_until_then() -> None:
     with pytest.raises(ProgramTimeoutError):
         run_command(["cat"], timeout_s=0.3, sees_our_end=True)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_command_inherits_nothing_but_its_three_streams() -> None:
+    program = "import os; print(*sorted(os.listdir('/proc/self/fd'), key=int))"
+    done = run_command([sys.executable, "-c", program], timeout_s=60)
+    # The last one is the listing's own.
+    assert done.stdout.split() == ["0", "1", "2", "3"]

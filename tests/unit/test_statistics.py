@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
+from etprof.statistics import summary
 from etprof.statistics.launch_ratio import ratio_of_launches
 from etprof.statistics.noise import DRIFT, VARIATION, Noise, launch_noise
 from etprof.statistics.order_statistics import Interval, median_interval
@@ -251,3 +253,19 @@ def test_launches_are_steady_up_to_the_limits(field: str, limit: float) -> None:
     for sign in (1, -1) if field == "drift" else (1,):
         assert replace(calm, **{field: sign * limit}).is_steady()
         assert not replace(calm, **{field: sign * limit * 1.01}).is_steady()
+
+
+@pytest.mark.parametrize(("size", "count"), [(2, 7), (3, 8), (4, 9), (5, 9)])
+def test_the_chance_of_few_stretches_is_that_of_all_orders(size: int, count: int) -> None:
+    orders = [
+        [place in slow for place in range(count)] for slow in combinations(range(count), size)
+    ]
+    stretches = [1 + sum(a != b for a, b in pairwise(order)) for order in orders]
+    for most in range(1, count + 1):
+        share = sum(number <= most for number in stretches) / len(orders)
+        assert summary._chance_of_stretches(size, count, most) == pytest.approx(share)
+
+
+def test_eight_values_are_enough_for_two_states() -> None:
+    assert two_states([1.0, 1.01, 1.02, 1.01, 2.0, 2.01, 2.02, 2.01]) is not None
+    assert two_states([1.0, 1.01, 1.02, 2.0, 2.01, 2.02, 2.01]) is None

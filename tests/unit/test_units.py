@@ -84,3 +84,8 @@ def test_other_numbers(text: str, expected: str) -> None:
 )
 def test_a_difference_has_a_sign_where_there_is_one(delta_ns: float | None, text: str) -> None:
     assert format_delta(delta_ns) == text
+
+
+def test_what_spans_many_decades_has_three_digits_and_a_power() -> None:
+    assert format_value("scientific", 0.00012) == "1.20e-04"
+    assert format_value("scientific", None) == MISSING

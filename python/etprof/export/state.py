@@ -120,7 +120,9 @@ def _are_equal(one: object, other: object) -> bool:
 
 def _are_same(one: object, other: object) -> bool:
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return type(one) is type(other) and (one == other or one != one)  # noqa: PLR0124 - NaN
+        # What is no number is the only value that is not itself.
+        are_no_numbers = one != one and other != other  # noqa: PLR0124
+        return type(one) is type(other) and bool(one == other or are_no_numbers)
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124 - NaN
