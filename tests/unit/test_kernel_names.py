@@ -55,6 +55,26 @@ def test_the_parts_of_a_name_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("filter_and_tile", "tile"), [("3x3_s1_4xc", "4xc"), ("5x5_s2s1_2xc", "2xc"), ("3x3_s1", None)]
+)
+def test_a_depthwise_kernel_has_a_level(filter_and_tile: str, tile: str | None) -> None:
+    """Issue 43, item 7: the filter was taken for a tile, and the stride hid the engine."""
+    name = f"kai_run_dwconv_clamp_f32_f32_f32p1vlx1b_{filter_and_tile}_sme2_mla"
+    assert parse_kernel_name(name) == KernelName(
+        name=name,
+        operation="dwconv_clamp",
+        destination="f32",
+        inputs=("f32", "f32"),
+        engine="sme2",
+        instruction="mla",
+        tile=tile,
+    )
+    packing = parse_kernel_name("kai_run_rhs_dwconv_pack_x32p1vlx1b_x32_x32_sme")
+    assert (packing.level, packing.is_packing) == ("sme", True)
+    assert not is_product(name)
+
+
+@pytest.mark.parametrize(
     ("name", "at_512", "at_128"),
     [
         ("kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa", (32, 32), (8, 8)),

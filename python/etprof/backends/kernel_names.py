@@ -20,7 +20,9 @@ SME_LEVELS: Final = frozenset(LEVELS[:2])
 XNNPACK_PREFIX: Final = "xnn_"
 _ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
 _SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
-_TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?")
+_TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?|\d+xc")
+_FILTER: Final = re.compile(r"\d+x\d+|(?:s\d+)+")
+"""Filter and stride, as `3x3_s1`, which stand before the tile of a depthwise convolution."""
 _TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<scaled>vl)?")
 _SIDES: Final = 2
 _ACCUMULATOR_BITS: Final = 32
@@ -67,7 +69,8 @@ class KernelName:
     instruction: str | None
     """The feature that sets it apart, such as `mopa`, `dot`, `dotprod` or `i8mm`."""
     tile: str | None
-    """Rows and columns that a product computes at once, such as `2vlx2vl` or `8x4`."""
+    """Rows and columns that a product computes at once, such as `2vlx2vl` or `8x4`; a depthwise
+    convolution's, such as `4xc`, is rows of any number of channels."""
 
     @property
     def level(self) -> str | None:
@@ -93,6 +96,8 @@ def parse_kernel_name(name: str) -> KernelName:
     types = [_data_type(field) for field in after_operation[:buffer_count]]
     tail = after_operation[buffer_count:]
     tile = _tile(after_operation[1:buffer_count])
+    if "dwconv" in operation:
+        tail = tail[_count_while(tail, lambda field: _FILTER.fullmatch(field) is not None) :]
     if tail and _TILE.fullmatch(tail[0]):
         tile = "x".join(tail.pop(0).split("x")[:2])
     engine = tail.pop(0) if tail and tail[0] in _ENGINES else None
