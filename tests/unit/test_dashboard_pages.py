@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, select, update
 
 from etprof.base.units import format_change
+from etprof.dashboard import parts
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.judging import BASELINE
 from etprof.dashboard.queries import list_series, load_trend
@@ -433,3 +435,16 @@ def test_models_stand_in_the_order_of_what_they_share(
     assert [(name[:7], name[-4:]) for name in names] == [
         ("Phone A", " off"), ("Phone A", "SME2"), ("Phone B", " off"), ("Phone B", "SME2"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "earlier", "later"), [(1, None, 2), (2, 1, 3), (3, 2, None)])
+def test_a_page_of_a_long_list_leads_to_its_neighbours(
+    part: int, earlier: int | None, later: int | None
+) -> None:
+    address = SimpleNamespace(view="overview", values={}, part=part)
+    visit: Any = SimpleNamespace(links=SimpleNamespace(is_exported=False), address=address)
+    rows: Any = range(25)
+    visible, facts = parts.paginate(visit, rows, "run", size=10)
+    assert list(visible) == list(rows)[10 * (part - 1) : 10 * part]
+    linked = [facts[name] and facts[name].part for name in ("earlier", "later")]
+    assert linked == [earlier, later]

@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from etprof.base.errors import InputFileError
 from etprof.cli import main
+from etprof.history import exchange
 from etprof.history.exchange import FORMAT, SCHEMA_VERSION, Header, read_parquet
 
 COLUMNS = ("pins", "artefacts", "categories", "raw")
@@ -62,3 +63,9 @@ def test_damage_is_one_line_and_4(
     code = main(["history", "import", str(path), "--store", str(tmp_path / "h.sqlite")])
     assert code == 4
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_number_that_json_lacks_ends_an_export_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        exchange._write_list(tmp_path / "all.json", "[", [{"median": float("nan")}], "]")
+    assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment as Planned
 from etprof.measuring.plan import Settings, plan
 from etprof.run import load
-from etprof.run.load import Run
+from etprof.run.load import LoadedLaunches, Run
 from etprof.run.program import Program
 from tests.hostile.seeds import add_result, kernel_trace
 from tests.known_etdumps import timed
@@ -397,3 +397,8 @@ def test_an_etdump_alone_is_the_first_launch_of_its_experiment(tmp_path: Path) -
     assert (alone.name, [split.number for split in alone.splits]) == (file.stem, [0])
     within = {each.name: each for each in Run.load(run).experiments}["android_off"]
     assert [split.number for split in within.splits] == [0]
+
+
+def test_without_outputs_the_first_inference_is_meant() -> None:
+    assert LoadedLaunches("off").output_step == 1
+    assert LoadedLaunches("off", steps={3: {}, 2: {}}).output_step == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etprof.base.errors import ExportError
 from etprof.export.request import ExportedFiles, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.optimize.search import Search, choose_layers
@@ -459,3 +461,30 @@ def test_a_program_may_lose_just_the_tolerance() -> None:
     # AND without a figure on either side nothing is lost.
     assert found.objection(program(("a",), snr_db=None), baseline) is None
     assert found.objection(program(("a",), snr_db=10.0), program((), snr_db=None)) is None
+
+
+class Idle(Planted):
+    """A search in which no rewrite changes a figure, with outputs that hold or do not."""
+
+    holds = True
+
+    def _export(self, asked: Trial) -> Trial:
+        return program(asked.rewrites, number=asked.number, passed=self.holds)
+
+    def _mix_precisions(self, _: Trial) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_search_without_a_result_leaves_no_earlier_one(tmp_path: Path, *, holds: bool) -> None:
+    for name in ("optimized.pte", "optimized.json", "baseline.pte", "recipe.py", "notes.txt"):
+        (tmp_path / name).write_text("of an earlier search")
+    search = Idle(ExportRequest("toy_cnn"), tmp_path, 2.0, None, lambda _: None)
+    search.holds = holds
+    with (
+        nullcontext()
+        if holds
+        else pytest.raises(ExportError, match="outputs of toy_cnn in fp16 are wrong")
+    ):
+        search.run()
+    assert {path.name for path in tmp_path.iterdir()} == {"optimize.json", "notes.txt"}
