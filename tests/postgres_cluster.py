@@ -49,6 +49,8 @@ def _user_for_root() -> str:
 
 
 def _run(user: str | None, folder: Path, *words: str | Path) -> None:
-    command = ["runuser", "-u", user, "--", *words] if user else list(words)
+    # `su` leaves root the PATH of a user, who may have no programs of administrators there.
+    runuser = shutil.which("runuser") or "/usr/sbin/runuser"
+    command = [runuser, "-u", user, "--", *words] if user else list(words)
     completed = run_command(command, folder=folder, timeout_s=120)
     assert completed.exit_code == 0, completed.stdout + completed.stderr

@@ -37,9 +37,10 @@ while [ "$1" != -- ]; do
 done
 shift
 cd "$root"
+# `su` leaves root the PATH of a user, who may have no programs of administrators there.
+PATH=$PATH:/usr/sbin:/sbin
 pivot_root . .
 umount -l .
-PATH=$PATH:/usr/sbin:/sbin
 chroot --userspec="$user" --groups= / "$@" >&3 2>&1 </dev/null
 exit $?
 """
