@@ -170,8 +170,9 @@ def choose(table: LaneTable, kind: Kind) -> tuple[list[str], bool, str]:
         return table.all_lanes(), True, why
     lanes = table.lanes_for(changed_paths(commit))
     left_out = [name for name in table.all_lanes() if name not in lanes]
-    why = f"{ago}; nothing has changed since for: {', '.join(left_out) or 'no lane'}"
-    return lanes, False, why
+    if not left_out:
+        return lanes, False, f"{ago}; what has changed since is of every lane"
+    return lanes, False, f"{ago}; nothing has changed since for: {', '.join(left_out)}"
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,9 @@ def test_a_run_without_a_record_is_full_and_the_next_one_fast(checkout: Path) ->
     # An uncommitted change counts, and so does a lane's own folder alone.
     (checkout / "a" / "new file").write_text("new")
     assert run_ci(checkout)[1].splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+    # What no folder of the table begins is of every lane.
+    (checkout / "unknown").write_text("new")
+    assert "what has changed since is of every lane" in run_ci(checkout)[1]
     commit(checkout)
     commit(checkout)
     assert "3 commits ago" in (text := run_ci(checkout)[1])
