@@ -123,7 +123,8 @@ class Selection:
 
     def _of_imports(self, file: str) -> set[str]:
         """The tests of files that import a module, be it of tables alone, which no line names."""
-        module = re.compile(rf"\b{re.escape(Path(file).stem)} import|import {Path(file).stem}\b")
+        stem = Path(file).stem
+        module = re.compile(rf"\b{stem} import|import {stem}\b")
         files = {name.partition("::")[0] for name in self.tests}
         importing = {
             test_file

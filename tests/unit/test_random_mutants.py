@@ -130,8 +130,8 @@ def fits(size):
 @pytest.fixture
 def selection(tmp_path: Path) -> Selection:
     """Tests of which two call `fits`, one by way of a fixture, and a later map of one file."""
-    package = tmp_path / "etprof"
-    package.mkdir()
+    package = tmp_path / "python/etprof"
+    package.mkdir(parents=True)
     (package / "m.py").write_text(PACKAGE)
     rows = {
         "a.py::test_slow": (3.0, True, []), "a.py::test_many[1]": (0.2, True, []),
@@ -176,8 +176,8 @@ def test_a_module_of_tables_alone_belongs_to_the_tests_that_import_it(
     selection: Selection, tmp_path: Path
 ) -> None:
     # GIVEN a module of which nothing runs but at import, and two tests, one of which reads it
-    (tmp_path.parent / "a.py").write_text("from etprof.tables import TABLE\n")
-    (tmp_path.parent / "b.py").write_text("from etprof.tables.more import ROWS\n")
+    (tmp_path / "a.py").write_text("from etprof.tables import TABLE\n")
+    (tmp_path / "b.py").write_text("from etprof.tables.more import ROWS\n")
     change = find_changes("TABLE = (1, 2)\n")[0]
     # THEN all tests of that file are asked
     names = {test.name.partition("::")[0] for test in selection.tests_of("tables.py", change)}

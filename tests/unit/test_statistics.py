@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -258,9 +257,10 @@ def test_launches_are_steady_up_to_the_limits(field: str, limit: float) -> None:
 @pytest.mark.parametrize(("size", "count"), [(2, 7), (3, 8), (4, 9), (5, 9)])
 def test_the_chance_of_few_stretches_is_that_of_all_orders(size: int, count: int) -> None:
     orders = [
-        [place in slow for place in range(count)] for slow in combinations(range(count), size)
+        [index in slow for index in range(count)]
+        for slow in itertools.combinations(range(count), size)
     ]
-    stretches = [1 + sum(a != b for a, b in pairwise(order)) for order in orders]
+    stretches = [1 + sum(a != b for a, b in itertools.pairwise(order)) for order in orders]
     for most in range(1, count + 1):
         share = sum(number <= most for number in stretches) / len(orders)
         assert summary._chance_of_stretches(size, count, most) == pytest.approx(share)

@@ -120,9 +120,9 @@ def _are_equal(one: object, other: object) -> bool:
 
 def _are_same(one: object, other: object) -> bool:
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        # What is no number is the only value that is not itself.
-        are_no_numbers = one != one and other != other  # noqa: PLR0124
-        return type(one) is type(other) and bool(one == other or are_no_numbers)
+        return type(one) is type(other) and bool(
+            one == other or (one != one and other != other)  # noqa: PLR0124 - NaN
+        )
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124 - NaN

@@ -456,10 +456,7 @@ _CALIBRATION: Final = (
     *_estimate("between_runs.spread", "standard deviation of a run's log value"),
     *_estimate("between_runs.smallest_effect", "the same of one run a side"),
 )
-_IDENTITIES: Final = tuple(
-    Figure(f"asked.{name}.size_bytes", "bytes", "per document", "of the file")
-    for name in ("config", "files.*")
-)
+_RUN_IDS: Final = Figure("run_ids[]", "count", "position", "in the history")
 _PLANNED_RUN: Final = (
     Figure("model.generation.new_tokens", "count", "per prompt", "that are generated"),
     Figure("model.generation.prompt_length", "count", "per prompt", "tokens"),
@@ -484,19 +481,16 @@ _PLANNED_RUN: Final = (
 _DEVICE: Final = (
     _VERSION,
     Figure("logical_cores", "count", "per device"),
-    *(
-        Figure(f"{name}_khz[]", "kHz", "per device", f"of each core, {says}")
-        for name, says in (
-            ("max_frequency", "its own highest"), ("scaling_max", "that its governor may go to"),
-            ("scaling_min", "that its governor may go to"),
-        )
-    ),
+    Figure("max_frequency_khz[]", "kHz", "per device", "of each core, its own highest"),
+    Figure("scaling_max_khz[]", "kHz", "per device", "of each core, its governor's highest"),
+    Figure("scaling_min_khz[]", "kHz", "per device", "of each core, its governor's lowest"),
     Figure("battery.level_percent", "%", "per device", "charge"),
     Figure("battery.temperature_c", "°C", "per device"),
     Figure("state.temperatures_c.*", "°C", "per device", "by sensor"),
     Figure("state.frequency_khz[]", "kHz", "per device", "of each core at that moment"),
     Figure("state.load_average[]", "1", "per device", "over 1, 5 and 15 minutes"),
-)  # fmt: skip
+    Figure("freed_bytes", "bytes", "per device", "by `clean`"),
+)
 DOCUMENTS: Final = {
     "analyze": _ANALYSIS,
     "compare": (*_COMPARISON, *_under("comparisons[]", _COMPARISON)),
@@ -535,13 +529,10 @@ DOCUMENTS: Final = {
         Figure("spreads[].series", "count", "per device", "with three runs or more"),
     ),
     "history add": (_VERSION, Figure("runs[].run_id", "count", "position", "in the history")),
-    "history accept": (
-        _VERSION,
-        Figure("run_ids[]", "count", "position", "in the history"),
-    ),
+    "history accept": (_VERSION, _RUN_IDS),
     "history pin": (
         _VERSION,
-        Figure("run_ids[]", "count", "position", "in the history"),
+        _RUN_IDS,
         Figure("series", "count", "per document", "that lose the baseline"),
     ),
     "history export": (_VERSION, Figure("runs", "count", "per document", "that were written")),
@@ -558,7 +549,8 @@ DOCUMENTS: Final = {
     ),
     "export-llm --dry-run": (
         _VERSION,
-        *_IDENTITIES,
+        Figure("asked.config.size_bytes", "bytes", "per document", "of the file"),
+        Figure("asked.files.*.size_bytes", "bytes", "per document", "of the file"),
         Figure("asked.max_context_length", "count", "per program", "tokens that its cache holds"),
         Figure("asked.max_seq_length", "count", "per program", "tokens that it reads at once"),
     ),
@@ -579,7 +571,7 @@ DOCUMENTS: Final = {
         Figure("runs_in_history", "count", "per document"),
     ),
     "emulator setup": (_VERSION, Figure("freed_bytes", "bytes", "per document", "by `--remove`")),
-    "device": (*_DEVICE, Figure("freed_bytes", "bytes", "per device", "by `clean`")),
+    "device": _DEVICE,
     **dict.fromkeys(
         ("validate", "config check", "device list", "emulator status", "doctor"), (_VERSION,)
     ),
