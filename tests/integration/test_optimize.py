@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +15,6 @@ from etprof.cli import main
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import Optimizer
-from etprof.optimize.recipe import write_recipe
 from etprof.run.optimization import Optimization
 from etprof.run.program import load_export_manifest
 from etprof.targets.emulator.installation import locate
@@ -71,38 +69,6 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
     # A second search tries nothing again and decides the same.
     assert optimize(capsys, *words) == found
     assert not (folder / "trials").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "precision"),
-    [
-        ("toy_cnn", "int8"),
-        ("transformer_encoder", "fp16"),
-        ("decoder", "8da4w"),
-        ("decoder", "8da4w_channel"),
-    ],
-)
-def test_a_recipe_makes_the_same_bytes_as_the_export(
-    tmp_path: Path, model: str, precision: str
-) -> None:
-    """Of a float, a quantised and a 4-bit program, the last with two methods and one cache."""
-    request = ExportRequest(
-        model, precision, out=tmp_path / "made.pte", options=ExportOptions(rewrites=("all",))
-    )
-    made = export_model(request)
-    manifest = load_export_manifest(made.pte)
-    assert manifest is not None
-    names = [each.name for each in manifest.rewrites]
-    # What a precision is made with is not asked for, so it is no rewrite of the program's.
-    assert ("channel_weights" in names) == (precision == "8da4w")
-    recipe, again = tmp_path / "recipe.py", tmp_path / "again.pte"
-    asked = replace(request, options=ExportOptions(rewrites=tuple(names)))
-    recipe.write_text(write_recipe(asked))
-    done = run_command([sys.executable, recipe, again], timeout_s=900)
-    assert done.exit_code == 0, done.stderr
-    assert names
-    assert hash_file(again) == hash_file(made.pte)
 
 
 @pytest.mark.slow
