@@ -34,6 +34,7 @@ from etprof.base.limits import (
 )
 from etprof.base.records import SmeMode
 from etprof.base.text import suggest
+from etprof.base.units import first_texts
 from etprof.export.request import USUAL_PRECISION, ExportOptions, ExportRequest, split_precision
 from etprof.model_registry.registry import find_model
 from etprof.run.directory import runs_folder
@@ -517,10 +518,7 @@ def _innermost(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 def list_problems(problems: Sequence[str]) -> str:
     """Returns one indented line per problem, and how many more there are than anybody reads."""
-    lines = list(problems[:_MOST_PROBLEMS])
-    if len(problems) > _MOST_PROBLEMS:
-        lines.append(f"and {len(problems) - _MOST_PROBLEMS} more")
-    return "\n".join(f"  {line}" for line in lines)
+    return "\n".join(f"  {line}" for line in first_texts(problems, _MOST_PROBLEMS))
 
 
 def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:

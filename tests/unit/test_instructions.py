@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from etprof.analysis.split.evidence import InstructionEvidence
 from etprof.base.errors import TargetError, UsageError
 from etprof.cli import main
 from etprof.config import Config
@@ -183,6 +184,10 @@ def test_it_is_asked_of_an_emulator_alone(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_table_has_what_comes_before_and_tells_packing(tmp_path: Path) -> None:
-    table = INSTRUCTIONS.of_each([{"sme2": counted(CALL * 3, tmp_path)}])
-    told = [(r["operator"], r["instructions"], r["packing"]) for r in table.records()]
-    assert told == [("before the first operator", 2, 0), (OPERATORS[0], 4, 1), (OPERATORS[1], 2, 0)]
+    evidence = InstructionEvidence(counted(CALL * 3, tmp_path), ("stem (net.py:14)", None))
+    table = INSTRUCTIONS.of_each([{"sme2": evidence}])
+    rows = [(r["operator"], r["instructions"], r["packing"]) for r in table.records()]
+    assert rows == [("before the first operator", 2, 0), (OPERATORS[0], 4, 1), (OPERATORS[1], 2, 0)]
+    # A person looks for their own layer; what has none leads with its label.
+    names = [r["name"] for r in table.records()]
+    assert names == ["before the first operator", "stem (net.py:14)", OPERATORS[1]]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.split.evidence import locate_operators
@@ -15,7 +16,10 @@ from etprof.run.delegation import Origin, SourceLine
 from etprof.tables.brief import brief_comparison
 from etprof.tables.kernels import KERNELS, USES
 from etprof.tables.report import DECLARED, report_tables
+from etprof.views.formats.chrome import chrome_trace
 from etprof.views.formats.html import render_html
+from etprof.views.formats.perfetto import encode_trace
+from etprof.views.trace import experiment_slices
 from tests.golden.runs import described
 from tests.known_runs import analyze, on_off_run
 from tests.unit.test_kernel_evidence import evidence_of, split_row
@@ -97,6 +101,24 @@ def test_pages_and_files_lead_with_the_layer(assessment: Assessment, tmp_path: P
     with (tmp_path / "tables/report_operators.csv").open(encoding="utf-8") as stream:
         names = next(csv.reader(stream))
     assert names.index("name") == names.index("label") - 1
+
+
+def test_traces_lead_with_the_layer_and_keep_the_label(assessment: Assessment) -> None:
+    slices = {event.label: event.name for event in experiment_slices(assessment.run.experiments[1])}
+    assert slices["Convolution (NHWC, PF16) IGEMM #1"] == STEM
+    assert slices["native_call_mean.out"] == "head.pool"
+    assert slices["Pack LH (X16) #1"] == "Pack LH (X16) #1"
+    assert slices["DELEGATE_CALL"] == "DELEGATE_CALL"
+    events = chrome_trace(assessment)["traceEvents"]
+    names = {event["args"]["label"]: event["name"] for event in events if event["ph"] == "X"}
+    assert names.items() >= slices.items()
+    perfetto = Trace.FromString(encode_trace(assessment))
+    assert {
+        note.string_value: packet.track_event.name
+        for packet in perfetto.packet
+        for note in packet.track_event.debug_annotations
+        if note.name == "label"
+    } == names
 
 
 def test_findings_and_a_brief_comparison_lead_with_the_layer(assessment: Assessment) -> None:

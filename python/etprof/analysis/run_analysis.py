@@ -15,8 +15,10 @@ from etprof.analysis.output_check import (
 )
 from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.analysis.split.evidence import (
+    InstructionEvidence,
     ModeEvidence,
     OperatorEvidence,
+    find_locations,
     join_evidence,
     locate_operators,
     read_evidence,
@@ -235,6 +237,18 @@ class RunAnalysis:
             experiment.name: experiment.instructions
             for experiment in every
             if experiment.instructions
+        }
+
+    @cached_property
+    def instruction_evidence(self) -> Mapping[str, InstructionEvidence]:
+        """The same, with the layers of the operators."""
+        rows = {experiment.name: experiment.split.rows for experiment in self.experiments}
+        return {
+            name: InstructionEvidence(
+                counts,
+                find_locations([(o.name, True) for o in counts.operators], rows.get(name, ())),
+            )
+            for name, counts in self.instructions.items()
         }
 
     def _by_mode(

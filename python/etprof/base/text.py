@@ -291,6 +291,14 @@ def as_operand(argument: str) -> str:
     return f"./{argument}" if argument.startswith("-") else argument
 
 
+def layer_or_label(location: str | None, label: str) -> str:
+    """Returns what an operator is called where it is shown: its layer, which people look for.
+
+    Without a known `location` (module and source line) that is its label in the ETDump.
+    """
+    return location or label
+
+
 def suggest(name: str, choices: Iterable[str]) -> str:
     """Returns `; did you mean '…'?` when something known is close, else nothing."""
     import difflib

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 MISSING = "–"
@@ -65,6 +65,18 @@ def format_count(count: float | None) -> str:
 def count_of(count: int, noun: str, plural: str | None = None) -> str:
     """Writes a count with its noun: `1 operator`, `2 operators`."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def first_texts(texts: Sequence[str], most: int, noun: str = "") -> list[str]:
+    """Returns at most `most` of the texts, and then how many more there are.
+
+    The last one is `and 3 more`, or with a noun `and 3 more layers`; it is absent where all fit.
+    """
+    others = len(texts) - most
+    if others <= 0:
+        return list(texts)
+    more = f"and {others:,} more"
+    return [*texts[:most], f"{more} {noun}{'s' if others > 1 else ''}" if noun else more]
 
 
 def format_ratio(ratio: float | None, half_width: float | None = None) -> str:

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import open_regular
+from etprof.base.units import first_texts
 from etprof.export import tensors
 from etprof.export.operators import MacCounter
 from etprof.model_registry import registry
@@ -129,8 +130,7 @@ def check_state(network: torch.nn.Module, state: Mapping[str, Any], path: Path) 
 def _list_names(kind: str, names: set[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{kind}: {', '.join(sorted(names)[:_LISTED])}{more}"
+    return f"{kind}: {', '.join(first_texts(sorted(names), _LISTED))}"
 
 
 def describe_models() -> list[dict[str, Any]]:

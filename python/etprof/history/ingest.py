@@ -19,6 +19,7 @@ from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
+from etprof.base.units import first_texts
 from etprof.history.exact.facts import facts_of_experiment, facts_of_program
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
@@ -236,8 +237,7 @@ def _failure(
     done = {(r.purpose, r.block) for r in launches if r.error is None}
     errors = [r for r in launches if r.error is not None and (r.purpose, r.block) not in done]
     if errors:
-        suffix = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        return f"{errors[0].purpose}: {errors[0].error}{suffix}"
+        return ", ".join(first_texts([f"{r.purpose}: {r.error}" for r in errors], 1, "error"))
     if measured is None:
         return f"not measured: the run is {manifest.status}"
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group
 
-from etprof.base.units import MISSING, count_of, format_value
+from etprof.base.units import MISSING, count_of, first_texts, format_value
 from etprof.history.check import title_of
 from etprof.history.exact.judging import EXACT_LABELS, EXACT_METRICS, describe_value
 from etprof.history.metric_names import HEADLINE, metric_label
@@ -324,9 +324,7 @@ def _markdown(result: CheckResult) -> str:
     urgent = [checked for checked in result.entries if checked.outcome in _URGENT]
     lines = [f"### etprof: {escape(_headline(result))}", ""]
     changes = _changes_of_runs(urgent)
-    lines += changes[:_MOST_SHOWN]
-    if len(changes) > _MOST_SHOWN:
-        lines.append(f"- and {len(changes) - _MOST_SHOWN} more below")
+    lines += [f"- {change}" for change in first_texts(changes, _MOST_SHOWN)]
     first_runs = [f"- First run: {escape(_name(run))}" for run in result.without_baseline]
     lines += first_runs[:_MOST_FIRST_RUNS]
     if result.entries:
@@ -354,7 +352,7 @@ def _changes_of_runs(urgent: list[CheckedMetric]) -> list[str]:
     for (mark, text), runs in runs_of_change.items():
         named = "" if len(runs) == count else f" ({', '.join(names[run.id] for run in runs)})"
         body = _STRONG.join(escape(part) for part in text.split(_STRONG))
-        lines.append(f"- {mark}: {body}{escape(named)}")
+        lines.append(f"{mark}: {body}{escape(named)}")
     return lines
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from etprof.analysis.split.evidence import GRADES, align_modes, pair_phases
 from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile_share, tile_uses
 from etprof.backends.kernel_names import LEVELS, is_packing_function, size_arguments
+from etprof.base.text import layer_or_label
 from etprof.base.units import count_of, format_count
 from etprof.run.kernel_trace import BEFORE
 from etprof.tables.table import Column, Section, Table, named_column
 
 if TYPE_CHECKING:
     from etprof.analysis.split.evidence import (
+        InstructionEvidence,
         KernelUse,
         ModeEvidence,
         OperatorEvidence,
@@ -51,6 +53,8 @@ class _Instructions(NamedTuple):
     counted: InstructionCounts
     number: int | None
     operator: str | None
+    name: str
+    """What people look for: the layer, else the operator."""
     functions: Mapping[str, int]
 
 
@@ -102,7 +106,7 @@ def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_ModeRow]:
         if short_names[operator.location, label] > 1:
             # They differ in their types alone.
             label = operator.name
-        name = operator.location or label
+        name = layer_or_label(operator.location, label)
         yield _ModeRow(row.by_mode.get(fastest), row.by_mode.get("off"), name, label)
 
 
@@ -170,7 +174,7 @@ def _named(of: Callable[[Any], OperatorEvidence | None]) -> Column:
 
     def read(subject: object) -> str | None:
         operator = of(subject)
-        return None if operator is None else operator.location or operator.name
+        return None if operator is None else layer_or_label(operator.location, operator.name)
 
     return named_column(read)
 
@@ -319,12 +323,15 @@ WORK: Final = Table(
 )  # fmt: skip
 
 
-def _instruction_rows(counted: Mapping[str, InstructionCounts]) -> Iterator[_Instructions]:
-    for experiment, counts in counted.items():
+def _instruction_rows(counted: Mapping[str, InstructionEvidence]) -> Iterator[_Instructions]:
+    for experiment, evidence in counted.items():
+        counts = evidence.counts
         if counts.setup:
-            yield _Instructions(experiment, counts, None, None, counts.setup)
-        for number, operator in enumerate(counts.operators, start=1):
-            yield _Instructions(experiment, counts, number, operator.name, operator.functions)
+            yield _Instructions(experiment, counts, None, None, BEFORE, counts.setup)
+        operators = zip(counts.operators, evidence.locations, strict=True)
+        for number, (operator, location) in enumerate(operators, start=1):
+            name = layer_or_label(location, operator.name)
+            yield _Instructions(experiment, counts, number, operator.name, name, operator.functions)
 
 
 INSTRUCTIONS: Final = Table(
@@ -335,8 +342,9 @@ INSTRUCTIONS: Final = Table(
                says="SME mode in force"),
         Column("number", "Int64", "count", basis="position", title="#", of=lambda r: r.number,
                says="place among the operators of delegates; missing for what comes before them"),
-        Column("operator", "string", of=lambda r: r.operator or BEFORE,
-               says="name with its data types"),
+        named_column(lambda r: r.name),
+        Column("operator", "string", title="label", repeats="name",
+               of=lambda r: r.operator or BEFORE, says="name with its data types"),
         Column("instructions", "Int64", "count", of=lambda r: sum(r.functions.values()),
                says="that ran in the delegate's library for it, in one inference"),
         Column("packing", "Int64", "count",
@@ -364,13 +372,13 @@ def largest(functions: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def work_sections(
-    counted: Mapping[str, ModeEvidence], took: Mapping[str, InstructionCounts]
+    counted: Mapping[str, ModeEvidence], took: Mapping[str, InstructionEvidence]
 ) -> tuple[Section, ...]:
     """Returns what is exact: what products ask for, and the instructions that they took."""
     return work_section(counted), instruction_section(took)
 
 
-def instruction_section(counted: Mapping[str, InstructionCounts]) -> Section:
+def instruction_section(counted: Mapping[str, InstructionEvidence]) -> Section:
     """Returns what each operator took, one experiment after another."""
     lines = [
         f"{experiment}: {format_count(counts.total)} instructions of {counts.library} "
@@ -380,7 +388,7 @@ def instruction_section(counted: Mapping[str, InstructionCounts]) -> Section:
             if counts.is_steady
             else "of the last inference, for they differed"
         )
-        for experiment, counts in counted.items()
+        for experiment, (counts, _) in counted.items()
     ]
     says = (
         "Counted one by one with one thread, inside the delegate's library: not those of libc, of "

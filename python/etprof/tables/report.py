@@ -78,7 +78,7 @@ _PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
     "output": lambda assessment: assessment.outputs,
     "verdict": lambda assessment: assessment.run.verdicts,
     "counted": lambda assessment: [assessment.run.counted],
-    "instructions": lambda assessment: [assessment.run.instructions],
+    "instructions": lambda assessment: [assessment.run.instruction_evidence],
     "phases": lambda assessment: [(assessment.run.counted_in_prefill, assessment.run.counted)],
 }
 """Of what a table has rows, by its declaration."""
@@ -191,7 +191,7 @@ def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Sec
             assessment.run.counted_in_prefill,
             assessment.run.prefilled_tokens,
         ),
-        *kernels.work_sections(assessment.run.counted, assessment.run.instructions),
+        *kernels.work_sections(assessment.run.counted, assessment.run.instruction_evidence),
         Section("outputs", "What was computed", (table("outputs"),)),
         *_generation_sections(assessment),
     ]

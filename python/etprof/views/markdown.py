@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.units import first_texts
 from etprof.tables.alternatives import side_by_side
 from etprof.tables.findings import gain_text
 from etprof.tables.report import report_of
@@ -83,8 +84,7 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
 
 def _listed(names: Collection[str]) -> str:
     """A run has a dozen files for each launch; the first ones tell how they are called."""
-    first = ", ".join(escape(name) for name in sorted(names)[:_MOST_FILES])
-    return first + (f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else "")
+    return ", ".join(first_texts([escape(name) for name in sorted(names)], _MOST_FILES))
 
 
 def _section(section: Section) -> Iterator[str]:

@@ -50,6 +50,9 @@ class Slice:
     """One event; nested by its times in those that enclose it."""
 
     name: str
+    """What people look for: the layer of an operator, else its label."""
+    label: str
+    """Its name in the ETDump."""
     category: str | None
     """None for containers."""
     start_ns: int
@@ -60,7 +63,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class _TraceEvent:
+    label: str
     name: str
+    """The layer, else the label."""
     backend: Backend
     start_ns: int
     duration_ns: int
@@ -179,6 +184,7 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
     """Groups the usable events of steady executions, ended by their `Method::execute`."""
     executions = experiment.executions
     names = (*executions.names, "")
+    layers = {(row.label, row.instruction_id): row.name for row in experiment.split.rows}
     steady_executions: list[list[_TraceEvent]] = []
     events: list[_TraceEvent] = []
     for piece in executions.pieces():
@@ -186,8 +192,10 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
         for row in np.flatnonzero(piece.usable).tolist():
             if block_names[piece.dump.profile.block_index[row]] != STEADY_BLOCK:
                 continue
-            events.append(_event(piece, row, executions.delegates, names))
-            if events[-1].name == _EXECUTE:
+            event = _event(piece, row, executions.delegates, names)
+            layer = layers.get((event.label, int(piece.dump.profile.instruction_id[row])))
+            events.append(replace(event, name=layer or event.label))
+            if event.label == _EXECUTE:
                 steady_executions.append(events if executions.is_timed else _in_order(events))
                 events = []
                 if len(steady_executions) == _SHOWN_EXECUTIONS:
@@ -197,10 +205,11 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
 
 def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _TraceEvent:
     profile, times = piece.dump.profile, piece.events.times
-    name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
+    label, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
     instruction = int(profile.instruction_id[row])
     return _TraceEvent(
-        name,
+        label,
+        label,
         delegates.backend(instruction) if is_delegated else PORTABLE,
         int(times.start[row]) if times else 0,
         int(times.duration[row]) if times else 0,
@@ -213,26 +222,28 @@ def _in_order(events: Sequence[_TraceEvent]) -> list[_TraceEvent]:
     placed: list[_TraceEvent] = []
     now = called = 0
     for event in events:
-        start = {_EXECUTE: 0}.get(event.name, called if event.name in CONTAINERS else now)
+        start = {_EXECUTE: 0}.get(event.label, called if event.label in CONTAINERS else now)
         now += _STEP_NS
         placed.append(replace(event, start_ns=start, duration_ns=now - start))
-        called = now if event.name in CONTAINERS else called
+        called = now if event.label in CONTAINERS else called
     return placed
 
 
 def _nest(events: Sequence[_TraceEvent], now: int) -> list[Slice]:
     """Places one execution at `now`: containers where measured, delegated operators end to end."""
     execution = events[-1]
-    slices = [Slice(_EXECUTE, None, now, now + execution.duration_ns, is_synthetic=False)]
+    end = now + execution.duration_ns
+    slices = [Slice(_EXECUTE, _EXECUTE, None, now, end, is_synthetic=False)]
     waiting: list[_TraceEvent] = []
     for event in events[:-1]:
-        if event.name in LOAD_EVENTS:
+        if event.label in LOAD_EVENTS:
             continue
-        if event.name not in CONTAINERS:
+        if event.label not in CONTAINERS:
             waiting.append(event)
             continue
         start = now + ticks_from(execution.start_ns, event.start_ns)
-        slices.append(Slice(event.name, None, start, start + event.duration_ns, is_synthetic=False))
+        end = start + event.duration_ns
+        slices.append(Slice(event.label, event.label, None, start, end, is_synthetic=False))
         slices += _children(waiting, slices[-1], execution, now)
         waiting = []
     slices += _children(waiting, slices[0], execution, now)
@@ -249,11 +260,14 @@ def _children(
         start = cursor if is_synthetic else now + ticks_from(execution.start_ns, event.start_ns)
         end = min(start + event.duration_ns, parent.end_ns)
         cursor = end
-        children.append(Slice(event.name, _category(event), start, end, is_synthetic=is_synthetic))
+        category = _category(event)
+        children.append(
+            Slice(event.name, event.label, category, start, end, is_synthetic=is_synthetic)
+        )
     return children
 
 
 def _category(event: _TraceEvent) -> str | None:
-    if event.backend is PORTABLE and not event.name.startswith(KERNEL_PREFIX):
+    if event.backend is PORTABLE and not event.label.startswith(KERNEL_PREFIX):
         return None
-    return event.backend.read_label(event.name).operator_class.category
+    return event.backend.read_label(event.label).operator_class.category

@@ -18,6 +18,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from etprof.analysis.split.operators import add_parts
+from etprof.base.text import layer_or_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +92,7 @@ class AlignedOperator:
     @property
     def name(self) -> str:
         """What people look for: the layer, else the label."""
-        return self.row.location or self.label
+        return layer_or_label(self.row.location, self.label)
 
 
 def label_of(rows: Sequence[OperatorRow]) -> str | None:

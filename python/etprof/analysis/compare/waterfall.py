@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from etprof.base.text import layer_or_label
 from etprof.base.units import count_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class WaterfallStep:
     @property
     def name(self) -> str:
         """What people look for: the layer, else the label."""
-        return self.location or self.label
+        return layer_or_label(self.location, self.label)
 
     @property
     def delta_ns(self) -> float:

@@ -21,6 +21,7 @@ from etprof.analysis.findings.finding import (
 )
 from etprof.analysis.split.work import packing_bytes
 from etprof.backends.backend import MATMUL
+from etprof.base.text import layer_or_label
 from etprof.base.units import count_of, format_count, format_ratio, format_share, format_size
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
         ),
         evidence=tuple(
             EvidenceRow(
-                operator.origin.location or operator.name,
+                layer_or_label(operator.origin.location, operator.name),
                 f"{format_size(operator.output_bytes or 0)}, "
                 + (
                     "to a delegate"

@@ -6,18 +6,18 @@ import re
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from etprof.backends.backend import OperatorFacts
 from etprof.backends.kernel_names import LEVELS, is_product, parse_kernel_name
 from etprof.backends.registry import PORTABLE, backend_of_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.analysis.split.operators import OperatorRow
     from etprof.backends.backend import Backend, OperatorName, Reason, SmeRoute
-    from etprof.run.kernel_trace import KernelTrace, TracedOperator
+    from etprof.run.kernel_trace import InstructionCounts, KernelTrace, TracedOperator
 
 Grade = Literal["A", "B"]
 GRADES: Final[dict[Grade, str]] = {
@@ -228,14 +228,33 @@ def join_evidence(
 
 def locate_operators(traced: ModeEvidence, rows: Sequence[OperatorRow]) -> ModeEvidence:
     """Gives each operator the location of its row; the n-th of a name is the n-th row of it."""
+    names = [(operator.name, operator.is_delegated) for operator in traced.operators]
+    operators = zip(traced.operators, find_locations(names, rows), strict=True)
+    return replace(
+        traced,
+        operators=tuple(replace(operator, location=location) for operator, location in operators),
+    )
+
+
+def find_locations(
+    names: Iterable[tuple[str, bool]], rows: Sequence[OperatorRow]
+) -> tuple[str | None, ...]:
+    """Returns the layer of each operator, given its name and whether a delegate ran it.
+
+    The n-th of a name is the n-th row of that name; None where there is none, or it has no layer.
+    """
     locations: dict[tuple[str, bool], list[str | None]] = {}
     for row in rows:
         locations.setdefault((row.label, row.is_delegated), []).append(row.location)
-    operators = []
-    for operator in traced.operators:
-        of_name = locations.get((operator.name, operator.is_delegated))
-        operators.append(replace(operator, location=of_name.pop(0) if of_name else None))
-    return replace(traced, operators=tuple(operators))
+    return tuple(locations[name].pop(0) if locations.get(name) else None for name in names)
+
+
+class InstructionEvidence(NamedTuple):
+    """Counted instructions, and the layers of the operators that they ran for."""
+
+    counts: InstructionCounts
+    locations: tuple[str | None, ...]
+    """Of `counts.operators`, one by one; None where the layer is not known."""
 
 
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[OperatorModes, ...]:

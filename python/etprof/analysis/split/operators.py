@@ -26,6 +26,7 @@ from etprof.backends.backend import (
     OperatorClass,
 )
 from etprof.backends.registry import PORTABLE
+from etprof.base.text import layer_or_label
 from etprof.etdump.plausibility import LOAD_EVENTS, Role
 from etprof.statistics.two_samples import mean_interval
 
@@ -125,7 +126,7 @@ class OperatorRow:
     @property
     def name(self) -> str:
         """What people look for: the layer, else the label."""
-        return self.location or self.label
+        return layer_or_label(self.location, self.label)
 
     @property
     def is_delegated(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from etprof.base.units import count_of, format_count, format_value
+from etprof.base.units import first_texts, format_count, format_value
 from etprof.history.exact.facts import ExactFacts, LayerWork
 from etprof.history.gate import EXACT_THRESHOLD, Judgement, Verdict
 from etprof.history.schema import OperatorWork, Run, RunWork
@@ -215,15 +215,8 @@ def _describe_change(
     """Names the layers that changed, the largest first, else why the verdict is this one."""
     texts = describe_layers(metric, old, new)
     if texts:
-        return _name_first(texts, "layer")
+        return ", ".join(first_texts(texts, _NAMED, "layer"))
     return "within the tolerance" if verdict == "unchanged" else "another value"
-
-
-def _name_first(texts: Sequence[str], noun: str) -> str:
-    """Joins the first texts, and says how many more of the noun there are."""
-    others = len(texts) - _NAMED
-    further = [f"and {count_of(others, noun)} more"] if others > 0 else []
-    return ", ".join([*texts[:_NAMED], *further])
 
 
 def describe_layers(metric: ExactMetric, old: ExactFacts, new: ExactFacts) -> list[str]:
@@ -316,7 +309,7 @@ def _describe_operators(
     ]
     differing.sort(key=lambda difference: -abs(difference[2] - difference[1]))
     texts = [f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing]
-    return _name_first(texts, "operator")
+    return ", ".join(first_texts(texts, _NAMED, "operator"))
 
 
 def _exact_judgement(verdict: Verdict, before: float, after: float, reason: str) -> Judgement:

@@ -49,7 +49,10 @@ def _complete_event(event: Slice, pid: int) -> dict[str, Any]:
         "cat": event.category or "container",
         "ts": event.start_ns / _US,
         "dur": (event.end_ns - event.start_ns) / _US,
-        "args": {"start": "synthetic" if event.is_synthetic else "measured"},
+        "args": {
+            "label": event.label,
+            "start": "synthetic" if event.is_synthetic else "measured",
+        },
     }
 
 

@@ -81,6 +81,7 @@ def _slice_packets(event: Slice, track: int, sequence: int) -> list[bytes]:
     notes = message(
         4, text(10, "start") + text(6, "synthetic" if event.is_synthetic else "measured")
     )
+    notes += message(4, text(10, "label") + text(6, event.label))
     if event.category:
         notes += message(4, text(10, "category") + text(6, event.category))
     begin = (
