@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from etprof.base.units import count_of, format_change, format_ratio, format_ratio_ends
 from etprof.dashboard.addresses import Address, make_address
 from etprof.dashboard.queries import load_baselines
+from etprof.history.exact.judging import EXACT_LABELS, compare_facts, describe_value
+from etprof.history.exact.standing import compare_with_standing
 from etprof.history.gate import judge_all
 from etprof.history.selection import WINDOW
 
@@ -136,6 +138,34 @@ def _speed_up(judgement: Judgement, candidate: Metric) -> View:
         if len(ends) == 2
         else "",
     }
+
+
+def exact_changes(catalogue: Catalogue, run: Run) -> list[View]:
+    """Returns the exact figures of a run beside those of the run that stands, as a check has them.
+
+    Without noise and without a device: empty where no earlier run has any.
+    """
+    pinned = load_baselines(catalogue.session, [run.series]).get(run.series, [])
+    name = next((b.name for b in pinned if b.run_id != run.id), BASELINE)
+    reference = (
+        compare_with_standing(catalogue.session, catalogue.gate(), name, run, compare_facts)
+        if run.exact_facts
+        else None
+    )
+    if reference is None:
+        return []
+    return [
+        {
+            "label": EXACT_LABELS[comparison.metric],
+            "value": describe_value(comparison.unit, comparison.after),
+            "before": describe_value(comparison.unit, comparison.before),
+            "word": comparison.judgement.verdict,
+            "colour": _COLOURS.get(comparison.judgement.verdict, "same"),
+            "reason": comparison.judgement.reason,
+            "reference": reference.run.id,
+        }
+        for comparison in reference.comparisons
+    ]
 
 
 def compare_address(baseline: int, candidate: int) -> Address:

@@ -6,13 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from sqlalchemy import select
-
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of
-from etprof.history.exact.judging import compare_facts, compare_work, standing_run
+from etprof.history.exact.judging import compare_facts, compare_work
+from etprof.history.exact.standing import compare_with_standing
 from etprof.history.gate import Gate, Judgement, MetricComparison, judge_all
-from etprof.history.schema import FAILED, Alarm, Run
+from etprof.history.schema import FAILED, Alarm
 from etprof.history.selection import (
     check_baseline,
     find_runs,
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy.orm import Session
+
+    from etprof.history.schema import Run
 
 Outcome = Literal[
     "failed", "regression", "drift", "improvement", "changed", "unchanged", "inconclusive"
@@ -193,18 +194,14 @@ def _exact_entries(
     session: Session, gate: Gate, request: CheckRequest, candidate: Run
 ) -> Iterator[CheckedMetric]:
     """What became of each metric without noise; nothing where no earlier run has any."""
-    numbers = gate.runs_before(request.baseline, candidate)
-    query = select(Run).where(Run.id.in_(numbers)).order_by(Run.measured_at, Run.id)
-    runs = session.scalars(query).all()
-    accepted = gate.accepted_runs(candidate.series)
     for compare in (compare_facts, *((compare_work,) if request.work else ())):
-        standing = standing_run(candidate, runs, compare, accepted)
-        if standing is None:
+        reference = compare_with_standing(session, gate, request.baseline, candidate, compare)
+        if reference is None:
             continue
-        for comparison in compare(standing, candidate):
+        for comparison in reference.comparisons:
             judgement = comparison.judgement
             yield CheckedMetric(
-                judgement.verdict, candidate, (standing,), judgement.reason,
+                judgement.verdict, candidate, (reference.run,), judgement.reason,
                 comparison.metric, comparison.unit, comparison.before, comparison.after, judgement,
             )  # fmt: skip
 

@@ -20,10 +20,12 @@ from etprof.dashboard.parts import (
 )  # fmt: skip
 from etprof.dashboard.queries import (
     differ_in_sme_only,
+    load_exact_alarms,
     load_latest,
     load_newest_values,
     load_runs,
 )  # fmt: skip
+from etprof.history.exact.judging import EXACT_LABELS
 from etprof.history.schema import FAILED
 
 if TYPE_CHECKING:
@@ -62,6 +64,16 @@ class Regression:
     reference: Reference
 
 
+@dataclass(frozen=True)
+class ExactRegression:
+    """A series whose newest run a check called worse in exact figures."""
+
+    group: Group
+    series: Series
+    labels: tuple[str, ...]
+    """Of the metrics, in the order in which a check judges them."""
+
+
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     metric = choose_metric(visit)
@@ -72,9 +84,9 @@ def show(visit: Visit) -> View:
     judge = Judge(visit.catalogue, metric)
     references = _references(visit, groups.values(), judge, metric)
     worse = _worse(selected, references)
-    ranks = {
-        id(regression.group): number for number, regression in reversed(list(enumerate(worse)))
-    }
+    exact = _exactly_worse(visit, selected)
+    regressed = [*(row.group for row in exact), *(row.group for row in worse)]
+    ranks = {id(group): number for number, group in reversed(list(enumerate(regressed)))}
     selected.sort(key=lambda group: (ranks.get(id(group), len(groups)), not _has_failed(group)))
     visible, pager = paginate(visit, selected, "configuration")
     modes = sorted({mode for group in groups.values() for mode in group}, key=sme_key)
@@ -90,8 +102,9 @@ def show(visit: Visit) -> View:
         "form": filter_form(visit, facts, metric=visit.catalogue.metrics, branch=branches),
         "metric": metric,
         "modes": modes,
+        "exact": exact[:_MOST_WORSE],
         "worse": worse[:_MOST_WORSE],
-        "more_worse": max(len(worse) - _MOST_WORSE, 0),
+        "more_worse": sum(max(len(rows) - _MOST_WORSE, 0) for rows in (exact, worse)),
         "rows": [_row(group, modes, loaded) for group in visible],
         "pager": pager,
     }
@@ -120,6 +133,21 @@ def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list
         and reference.change["colour"] == WORSE
     ]
     return sorted(regressions, key=lambda regression: -abs(regression.reference.change["size"]))
+
+
+def _exactly_worse(visit: Visit, groups: Sequence[Group]) -> list[ExactRegression]:
+    """Every series whose newest run lost what never varies, such as work on SME2."""
+    members = [(group, series) for group in groups for series in group.values()]
+    alarms = load_exact_alarms(visit.session, (series.run.id for _, series in members))
+    return [
+        ExactRegression(
+            group,
+            series,
+            tuple(label for name, label in EXACT_LABELS.items() if name in alarms[series.run.id]),
+        )
+        for group, series in members
+        if series.run.id in alarms
+    ]
 
 
 def _has_failed(group: Group) -> bool:

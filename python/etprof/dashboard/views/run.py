@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_size, format_value
 from etprof.dashboard.addresses import Page
-from etprof.dashboard.judging import Judge, compare_address
+from etprof.dashboard.judging import Judge, compare_address, exact_changes
 from etprof.dashboard.parts import sme_label
 from etprof.dashboard.queries import (
     config_key,
@@ -40,6 +40,7 @@ def show(visit: Visit) -> View:
         "run": run,
         "config": config_key(run),
         "rows": _rows(visit, run, values),
+        "exact": exact_changes(visit.catalogue, run),
         "strip": _strip(latency) if latency else None,
         "comparisons": _comparisons(visit, run, before),
         "report": report is not None,
