@@ -18,22 +18,14 @@ import subprocess
 import sys
 import tempfile
 import venv
-import zipfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from etprof.backends.kernel_names import (
-    LEVELS,
-    SME_LEVELS,
-    is_product,
-    parse_kernel_name,
-    size_arguments,
-    tile_of,
-)
-from etprof.backends.portable import parse_kernel_name as parse_portable_name
-from etprof.backends.xnnpack.labels import parse_label
+from etprof.backends.kernel_names import PREFIX
+from etprof.backends.library import KINDS, Kind, examine_name, names_of_library, unknown_names
+from etprof.base.errors import InputFileError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PIN: Final = re.compile(r'"executorch==([0-9.]+)"')
@@ -50,7 +42,6 @@ TESTS: Final = {
     "runner": ("tests/integration/test_runner.py", "tests/integration/test_profile.py"),
 }
 """Tests that look at what ExecuTorch writes and takes, by what they are about."""
-VECTOR_BITS: Final = 512
 MOST_SHOWN: Final = 20
 
 
@@ -87,48 +78,23 @@ def moved_pin(text: str, version: str) -> str:
     return TORCH.sub(r'"torch\1"', PIN.sub(f'"executorch=={version}"', text))
 
 
-def texts_in(library: bytes) -> dict[str, set[str]]:
-    """Returns the names that stand in a library, by kind."""
-    patterns = {
-        "labels": rb"(?<=\0)[A-Z][A-Za-z0-9 /\-]{2,60} \([A-Z0-9, ]{2,40}\)(?=\0)",
-        "kernels": rb"native_call_[A-Za-z0-9_:.]+",
-        "microkernels": rb"\bkai_run_\w+",
-    }
-    return {
-        kind: {text.decode("ascii") for text in re.findall(pattern, library)}
-        for kind, pattern in patterns.items()
-    }
-
-
-def check_labels(labels: Collection[str]) -> Check:
-    """Every operator of XNNPACK has a class."""
-    unknown = sorted(label for label in labels if not parse_label(f"{label} #1").is_known)
-    return Check("labels", f"{len(labels)} operators of XNNPACK", _or_none(labels, unknown))
-
-
-def check_kernels(kernels: Collection[str]) -> Check:
-    """Every kernel outside delegates has a class."""
-    unknown = sorted(name for name in kernels if not parse_portable_name(name).is_known)
-    return Check("kernels", f"{len(kernels)} kernels outside delegates", _or_none(kernels, unknown))
+def check_names(kind: Kind, names: Collection[str]) -> Check:
+    """Everything that stands in the library can be read."""
+    unknown = unknown_names(examine_name(kind, name) for name in sorted(names))
+    breaks = [f"{name.name}: {name.problem}" for name in unknown]
+    return Check(f"{kind}s", f"{len(names)} {kind}s", _or_none(names, breaks))
 
 
 def check_microkernels(names: Collection[str], known: Collection[str]) -> Check:
-    """Every microkernel has sizes, every product an instruction set, and on SME a tile."""
-    breaks = []
-    for name in sorted(names):
-        parsed = parse_kernel_name(name)
-        if not size_arguments(name):
-            breaks.append(f"{name}: its sizes have no place in the table")
-        elif is_product(name) and parsed.level not in LEVELS:
-            breaks.append(f"{name}: no known instruction set")
-        elif is_product(name) and parsed.level in SME_LEVELS and tile_of(name, VECTOR_BITS) is None:
-            breaks.append(f"{name}: its tile cannot be read")
-    news = [
-        *(f"new microkernel: {name}" for name in sorted({*names} - {*known})),
-        *(f"gone microkernel: {name}" for name in sorted({*known} - {*names})),
-    ]
-    looked_at = f"{len(names)} microkernels, {len(known)} in etprof's table"
-    return Check("microkernels", looked_at, _or_none(names, breaks), tuple(news))
+    """The same of microkernels, and what is new or gone since the table was made."""
+    kleidiai = {name for name in names if name.startswith(PREFIX)}
+    news = (
+        *(f"new microkernel: {name}" for name in sorted(kleidiai - {*known})),
+        *(f"gone microkernel: {name}" for name in sorted({*known} - kleidiai)),
+    )
+    check = check_names("microkernel", names)
+    looked_at = f"{check.looked_at}, {len(kleidiai)} of KleidiAI, {len(known)} in etprof's table"
+    return replace(check, looked_at=looked_at, news=news)
 
 
 def _or_none(found: Collection[str], breaks: Sequence[str]) -> tuple[str, ...]:
@@ -138,17 +104,16 @@ def _or_none(found: Collection[str], breaks: Sequence[str]) -> tuple[str, ...]:
 
 def check_library(wheel: Path) -> list[Check]:
     """Holds the shared libraries of a wheel against etprof's tables."""
-    found: dict[str, set[str]] = {}
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            if name.endswith(".so"):
-                for kind, texts in texts_in(archive.read(name)).items():
-                    found.setdefault(kind, set()).update(texts)
     known = json.loads(KNOWN.read_text("utf-8"))["kernels"]
+    try:
+        names = names_of_library(wheel)
+    except InputFileError:
+        names = ()
+    by_kind = {kind: {name.name for name in names if name.kind == kind} for kind in KINDS}
     return [
-        check_labels(found.get("labels", ())),
-        check_kernels(found.get("kernels", ())),
-        check_microkernels(found.get("microkernels", ()), known),
+        check_names("label", by_kind["label"]),
+        check_names("kernel", by_kind["kernel"]),
+        check_microkernels(by_kind["microkernel"], known),
     ]
 
 

@@ -115,6 +115,7 @@ SIMULATED: dict[str, Row] = {
     "report out_toy_cnn/runs/fp16 out_toy_cnn/runs/int8 --out both": Row("simulated"),
     "validate RUN_DIR": Row("simulated", "validate done/runs/linux"),
     "doctor": Row("simulated"),
+    "doctor --library FILE": Row("simulated", "doctor --library libetprof.so"),
     "history add out_toy_cnn/runs/linux": Row("simulated"),
     "history add RUN_DIR": Row("simulated", "history add A"),
     "history add --device rack-3 …": Row("simulated", "history add --device rack-3 A"),

@@ -108,6 +108,7 @@ ETRECORD: Final = (
         codes=MEASURED,
     ),
 )
+LIBRARY: Final = (_fixed("doctor", "doctor --library package.whl", codes=READ | {1}),)
 LOCK: Final = (
     _fixed("profile", "profile m.pte --blocks 1 --out out --no-wait", codes=MEASURED | {7}),
     _fixed("calibrate", "calibrate m.pte --blocks 2 --pairs 2 --no-wait", codes=MEASURED | {7}),

@@ -179,6 +179,7 @@ KINDS: Final[dict[str, Kind]] = {
             "ETDump", "run", "run/*/*.etdump", (*_RUN, *api_calls.ETDUMP), _file(_change_etdump)
         ),
         Kind("thresholds", "run", "thresholds.json", commands.THRESHOLDS, _JSON),
+        Kind("library", "run", "package.whl", commands.LIBRARY, _file(_change_zip)),
         Kind("archive", "run", "archive.tar.gz", api_calls.ARCHIVE, _change_tar),
         Kind("report page", "run", "run/report.html", api_calls.REPORT_PAGE, _change_place),
         Kind("finished manifest", "measure", "finished/manifest.json", commands.FINISHED, _JSON),

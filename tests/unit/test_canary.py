@@ -32,39 +32,19 @@ def test_the_pin_of_this_repository_is_moved() -> None:
     assert len(moved.splitlines()) == len(text.splitlines())
 
 
-def test_names_in_a_library_are_found_by_kind() -> None:
-    assert canary.texts_in(LIBRARY) == {
-        "labels": {"Convolution (NHWC, F32)"},
-        "kernels": {"native_call_add.out"},
-        "microkernels": {KERNEL},
-    }
-    assert not any(canary.texts_in(b"").values())
-
-
 def test_what_is_known_breaks_nothing() -> None:
     known = json.loads(canary.KNOWN.read_text("utf-8"))["kernels"]
-    assert canary.check_labels(["Convolution (NHWC, F32)"]).breaks == ()
-    assert canary.check_kernels(["native_call_add.out"]).breaks == ()
-    found = canary.check_microkernels(known, known)
-    assert (found.breaks, found.news) == ((), ())
+    assert canary.check_names("label", ["Convolution (NHWC, F32)"]).breaks == ()
+    assert canary.check_names("kernel", ["native_call_add.out"]).breaks == ()
+    check = canary.check_microkernels(known, known)
+    assert (check.breaks, check.news) == ((), ())
 
 
 def test_what_has_no_place_in_a_table_is_named() -> None:
-    assert canary.check_labels(["Warp (NC, F32)"]).breaks == ("Warp (NC, F32)",)
-    assert canary.check_kernels(["native_call_warp.out"]).breaks == ("native_call_warp.out",)
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("kai_run_warp_f32_f32_sme2", "its sizes have no place"),
-        (KERNEL.replace("sme2", "sme7"), "no known instruction set"),
-        (KERNEL.replace("_1x16vl", ""), "its tile cannot be read"),
-    ],
-)
-def test_a_microkernel_that_cannot_be_read_breaks(name: str, problem: str) -> None:
-    (told,) = canary.check_microkernels([name], [name]).breaks
-    assert told.startswith(f"{name}: {problem}")
+    (label,) = canary.check_names("label", ["Warp (NC, F32)"]).breaks
+    assert label == "Warp (NC, F32): no known operator of XNNPACK"
+    (kernel,) = canary.check_names("kernel", ["native_call_warp.out"]).breaks
+    assert kernel == "native_call_warp.out: no known kernel"
 
 
 def test_new_and_gone_microkernels_are_told_and_break_nothing() -> None:

@@ -385,6 +385,7 @@ READS_ITSELF = {
     "export/bundle_runtime.py": "a process of its own, for the file that was written just before",
     "model_registry/input_spec.py": "PyTorch's reader, of bytes that were read with a bound",
     "export/model_loading.py": "PyTorch's reader, of a file that is open already",
+    "backends/library.py": "parts of an archive in memory, with a bound for all of them",
     "backends/xnnpack/sme.py": "an installed file",
     "export/session.py": "writes",
     "backends/xnnpack/graph.py": "flatc's answer: its schema bounds depth; infinities are meant",

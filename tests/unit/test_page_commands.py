@@ -78,6 +78,7 @@ def make_folder(folder: Path) -> None:
     for name, document in {**documents, "thresholds": {}}.items():
         (folder / f"{name}.json").write_text(json.dumps(document))
     (folder / "model.etdump").write_bytes(foreign_etdump())
+    (folder / "libetprof.so").write_bytes(b"\0Convolution (NHWC, F32)\0")
     (folder / "runner.log").write_text(runner_log([1.3, 0.13, 0.126]).replace("toy_cnn", "model"))
     with open_store(str(folder / "etprof_history.sqlite")) as store:
         fill(store, KnownHistory(commits=8, precisions=("fp32",), devices=("Phone",)))

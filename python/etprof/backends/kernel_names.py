@@ -33,7 +33,7 @@ _PANEL: Final = re.compile(r"p(?:sb)?(\d+)vlx\d+")
 """Rows of the left side or columns of the right one that stand together in a packed buffer."""
 _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
-    r"(?P<packing>p.*|s\d+s0|k\d+.*)?"
+    r"(?P<packing>p.*|s\d+s\d+|k\d+.*)?"
 )
 _XNNPACK_TYPE: Final = re.compile(r"(?:b?f|[sux]|p[a-z]*|q[a-z]*)\d+w?")
 # Data that KleidiAI has packed, or packs: these only call a microkernel of KleidiAI's.

@@ -11,6 +11,8 @@ import hashlib
 import os
 import pwd
 import stat
+import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -34,6 +36,10 @@ _KINDS: Final = (
 )
 _MIB: Final = 2**20
 
+DAMAGED_ZIP: Final = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError,
+)  # fmt: skip
+"""What Python's reader raises for zip files that are cut, changed, encrypted or not of its methods."""
 MOST_PROGRAM_BYTES: Final = 2**36
 """Of a program with its weights, which is read as a whole to be described: 64 GiB."""
 

@@ -6,12 +6,17 @@ Exit code 0 when models can be profiled here, 3 when a needed part is missing; w
   etprof doctor
   etprof doctor --target android           from nothing to a phone that can be measured, step by step
   etprof doctor --target android --runner etprof-runner --connect 192.168.1.7
+  etprof doctor --library libetprof.so    which of a library's operators and microkernels are known
+
+With --library the exit code is 1 when etprof cannot read a name; the library is not loaded.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
+from pathlib import Path
 
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.units import count_of
@@ -32,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         SERIAL,
         ("--connect", str, "HOST:PORT", "Android: a device on the network"),
         RUNNER,
+        ("--library", Path, "FILE", "look only at the names in a library, a runner or a wheel"),
         FULL,
         JSON,
     )  # fmt: skip
@@ -43,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import PARTS
 
+    if arguments.library is not None:
+        return _examine_library(arguments)
     target_options = {
         "serial": arguments.serial,
         "connect": arguments.connect,
@@ -64,3 +72,29 @@ def run(arguments: argparse.Namespace) -> int:
     brief = Brief((headline,), table=PARTS.of(dataclasses.asdict(finding) for finding in urgent))
     answer(arguments, {"findings": table.records()}, brief)
     return BuildError.exit_code if missing else 0
+
+
+def _examine_library(arguments: argparse.Namespace) -> int:
+    """Prints which names of a library have no place in etprof's tables."""
+    from etprof.backends.kernel_names import LEVELS
+    from etprof.backends.library import KINDS, names_of_library, unknown_names
+    from etprof.tables.brief import AnswerLine, Brief
+    from etprof.tables.machine import LIBRARY_NAMES
+
+    names = names_of_library(arguments.library)
+    unknown = unknown_names(names)
+    kinds, levels = (Counter(getattr(name, part) for name in names) for part in ("kind", "level"))
+    headline = AnswerLine(f"etprof cannot read {count_of(len(unknown), 'name')}", "bold red")
+    if not unknown:
+        headline = AnswerLine(f"etprof knows {count_of(len(names), 'name')}", "green")
+    counted = ", ".join(count_of(kinds[kind], kind) for kind in KINDS)
+    by_level = ", ".join(f"{level} {levels[level]}" for level in LEVELS if levels[level])
+    table = LIBRARY_NAMES.of(names)
+    lines = [f"microkernels by instruction set: {by_level}"] if by_level else []
+    brief = Brief(
+        (headline, AnswerLine(f"{arguments.library.name}: {counted}")),
+        lines=(*lines, *(f"{name.name}: {name.problem}" for name in unknown)),
+        details=(table,),
+    )
+    answer(arguments, {"names": table.records()}, brief)
+    return int(bool(unknown))

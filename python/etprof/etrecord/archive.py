@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from etprof.base.errors import InputFileError
-from etprof.base.files import open_regular
+from etprof.base.files import DAMAGED_ZIP, open_regular
 
 IDENTIFIER: Final = "ETRECORD_V0"
 HANDLE_MAP: Final = "debug_handle_map"
@@ -37,7 +36,6 @@ MAX_VALUES: Final = 6_000_000
 """Of JSON, in all graphs, counted by `[`, `{` and `,`: 64 MiB of `[]` take 2 GB. A node has 180."""
 MAX_RATIO: Final = 200
 """Of a part's size unpacked to packed; ExecuTorch does not compress, graphs zipped again reach 40."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 WAY_OUT: Final = "export the program again, or measure it without --etrecord"
 
 
@@ -137,7 +135,7 @@ def open_parts(path: Path) -> Iterator[Parts]:
             zipfile.ZipFile(pieces) as archive,
         ):
             yield Parts(path, archive)
-    except _DAMAGED as error:
+    except DAMAGED_ZIP as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise refusal(path, reason) from error
 

@@ -44,6 +44,19 @@ PARTS: Final = Table(
     ),
     says="A part of this machine that etprof uses.",
 )
+LIBRARY_NAMES: Final = Table(
+    "library_names",
+    (
+        Column("kind", "string", of=lambda n: n.kind,
+               says="label of a delegate's operator, kernel outside delegates, or microkernel"),
+        Column("name", "string", of=lambda n: n.name, is_whole=True, says="As it stands in the library"),
+        Column("level", "string", of=lambda n: n.level,
+               says="Instruction set of a microkernel; missing where its name says none"),
+        Column("problem", "string", of=lambda n: n.problem, visibility="everywhere",
+               says="What etprof cannot read of it"),
+    ),
+    says="A name in a library that etprof's tables are held against.",
+)  # fmt: skip
 EMULATOR_PARTS: Final = Table(
     "emulator_parts",
     (

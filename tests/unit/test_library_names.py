@@ -1,0 +1,100 @@
+"""`etprof doctor --library`: every name in a library is read, or named as one that is not."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.backends.library import examine_name, find_names
+from etprof.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = "kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla"
+UKERNEL = "xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128"
+NAMES = ("Convolution (NHWC, F32)", "native_call_add.out", KERNEL, UKERNEL)
+
+
+def library(*names: str) -> bytes:
+    return b"\0".join((b"\x7fELF", *(name.encode() for name in names), b""))
+
+
+def test_names_are_found_by_kind() -> None:
+    assert find_names(library(*NAMES)) == {
+        "label": {"Convolution (NHWC, F32)"},
+        "kernel": {"native_call_add.out"},
+        "microkernel": {KERNEL, UKERNEL},
+    }
+    assert not any(find_names(b"").values())
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("kai_run_warp_f32_f32_sme2", "its sizes have no place in the table"),
+        ("kai_run_matmul_clamp_sme2_mla", "its data types cannot be read"),
+        (KERNEL.replace("sme2", "sme7"), "no known instruction set"),
+        (KERNEL.replace("_1x16vl", ""), "its tile cannot be read"),
+        ("xnn_warp_ukernel_6x8__neon", "its data types cannot be read"),
+        # Of KleidiAI 1.30, which ExecuTorch 1.5.1 does not have: SVE, and strides of any order.
+        ("kai_run_rhs_pack_nxk_qai4c32p_qau4c32s0s1_f32_f32_f32_neon", None),
+        ("kai_run_matmul_clamp_f32_f32_f32p4vlx1b_6x4vl_sve_mla", "no known instruction set"),
+        ("kai_run_dwconv_clamp_f32_f32_f32p1vlx1b_3x3_s1_4xc_sme2_mla", None),
+        (KERNEL, None),
+    ],
+)
+def test_a_microkernel_that_cannot_be_read_says_why(name: str, problem: str | None) -> None:
+    assert examine_name("microkernel", name).problem == problem
+
+
+def test_a_known_library_and_one_with_a_planted_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lib.so"
+    path.write_bytes(library(*NAMES))
+    assert main(["doctor", "--library", str(path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("etprof knows 4 names lib.so: 1 label, 1 kernel, 2 microkernels")
+    assert "microkernels by instruction set: sme2 1, neon 1" in text
+    planted = KERNEL.replace("sme2", "sme7")
+    path.write_bytes(library(*NAMES, planted, "Warp (NC, F32)"))
+    assert main(["doctor", "--library", str(path), "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)["names"]
+    assert {row["name"]: row["problem"] for row in rows if row["problem"]} == {
+        "Warp (NC, F32)": "no known operator of XNNPACK",
+        planted: "no known instruction set",
+    }
+
+
+def test_a_wheel_is_read_library_by_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tmp_path / "executorch.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("executorch/lib/libone.so", library(*NAMES[:2]))
+        archive.writestr("executorch/lib/libtwo.so.1", library(KERNEL))
+        archive.writestr("executorch/notes.txt", library(UKERNEL))
+    assert main(["doctor", "--library", str(wheel)]) == 0
+    assert capsys.readouterr().out.startswith("etprof knows 3 names")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"stripped of all", "no operator and no microkernel is named in it"),
+        (b"PK\3\4 and nothing more", "is a damaged zip file"),
+        (None, "cannot read"),
+    ],
+)
+def test_what_proves_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, problem: str
+) -> None:
+    path = tmp_path / "lib.so"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["doctor", "--library", str(path)]) == 4
+    assert problem in " ".join(capsys.readouterr().err.split())
