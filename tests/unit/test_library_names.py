@@ -98,3 +98,20 @@ def test_what_proves_nothing_is_refused(
         path.write_bytes(content)
     assert main(["doctor", "--library", str(path)]) == 4
     assert problem in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_member_before_the_beginning_of_the_file_is_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by damaging packages at random: Python's reader seeks to a negative place."""
+    wheel = tmp_path / "executorch.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("libone.so", library(*NAMES))
+    content = bytearray(wheel.read_bytes())
+    # In the last record, 16 bytes on: where the directory begins.
+    place = slice(len(content) - 6, len(content) - 2)
+    begin = int.from_bytes(content[place], "little")
+    content[place] = (begin + 4096).to_bytes(4, "little")
+    wheel.write_bytes(content)
+    assert main(["doctor", "--library", str(wheel)]) == 4
+    assert "is a damaged zip file" in " ".join(capsys.readouterr().err.split())
