@@ -70,3 +70,11 @@ def test_what_somebody_accepted_is_a_change(store_path: Path) -> None:
     assert verdict == "changed"
     assert where.startswith("accepted, though worse: stem (net.py:13) left SME")
     assert history(store_path, "check") == 0
+
+
+def test_a_pinned_run_is_meant_on_every_page(store_path: Path) -> None:
+    """The overview had it red where the check and the run's own page called it accepted."""
+    assert history(store_path, "check") == 1
+    assert history(store_path, "pin", "release", "3") == 0
+    assert GREEN in overview(store_path)
+    assert figures(store_path, "3")["Operators on SME"][2] == "changed"

@@ -75,8 +75,8 @@ def first_texts(texts: Sequence[str], most: int, noun: str = "") -> list[str]:
     others = len(texts) - most
     if others <= 0:
         return list(texts)
-    more = f"and {others:,} more"
-    return [*texts[:most], f"{more} {noun}{'s' if others > 1 else ''}" if noun else more]
+    more = count_of(others, f"more {noun}") if noun else f"{others:,} more"
+    return [*texts[:most], f"and {more}"]
 
 
 def format_ratio(ratio: float | None, half_width: float | None = None) -> str:

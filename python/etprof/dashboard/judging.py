@@ -9,16 +9,16 @@ from etprof.base.units import count_of, format_change, format_ratio, format_rati
 from etprof.dashboard.addresses import Address, make_address
 from etprof.dashboard.queries import load_baselines
 from etprof.history.exact.judging import EXACT_LABELS, compare_facts, describe_value
-from etprof.history.exact.standing import compare_with_standing
+from etprof.history.exact.standing import compare_with_standing, find_runs_before
 from etprof.history.gate import judge_all
 from etprof.history.selection import WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from etprof.dashboard.visit import Catalogue
     from etprof.history.gate import Judgement, MetricComparison
-    from etprof.history.schema import Metric, Run
+    from etprof.history.schema import Baseline, Metric, Run
 
 View = dict[str, Any]
 WORSE: Final = "worse"
@@ -72,10 +72,7 @@ class Judge:
         """Holds runs against the pinned baseline of their series, else against the runs before."""
         runs = list(runs)
         pinned = load_baselines(self._catalogue.session, {run.series for run in runs})
-        names = {
-            run.id: next((b.name for b in pinned.get(run.series, []) if b.run_id != run.id), None)
-            for run in runs
-        }
+        names = {run.id: _pinned_name(pinned, run) for run in runs}
         before = [
             number
             for run in runs
@@ -115,6 +112,11 @@ class Judge:
         }
 
 
+def _pinned_name(pinned: Mapping[str, Sequence[Baseline]], run: Run) -> str | None:
+    """The newest baseline of the run's series that is another run; None without one."""
+    return next((b.name for b in pinned.get(run.series, ()) if b.run_id != run.id), None)
+
+
 def _interval_text(judgement: Judgement) -> str:
     if judgement.low is None or judgement.high is None:
         return ""
@@ -145,13 +147,12 @@ def exact_changes(catalogue: Catalogue, run: Run) -> list[View]:
 
     Without noise and without a device: empty where no earlier run has any.
     """
-    pinned = load_baselines(catalogue.session, [run.series]).get(run.series, [])
-    name = next((b.name for b in pinned if b.run_id != run.id), BASELINE)
-    reference = (
-        compare_with_standing(catalogue.session, catalogue.gate(), name, run, compare_facts)
-        if run.exact_facts
-        else None
-    )
+    if not run.exact_facts:
+        return []
+    session, gate = catalogue.session, catalogue.gate()
+    name = _pinned_name(load_baselines(session, [run.series]), run)
+    runs = find_runs_before(session, gate, name or BASELINE, run)
+    reference = compare_with_standing(gate, runs, run, compare_facts)
     if reference is None:
         return []
     return [

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sqlalchemy import and_, func, or_, select, union_all
 from sqlalchemy.orm import aliased, defer
 
-from etprof.history.exact.judging import EXACT_LABELS
-from etprof.history.schema import (
-    FAILED,
-    OF_A_SERIES,
-    Acceptance,
-    Alarm,
-    Baseline,
-    Metric,
-    Run,
-)
+from etprof.history.schema import FAILED, OF_A_SERIES, Baseline, Metric, Run
 from etprof.history.selection import NEWEST_FIRST, choose_runs
 from etprof.history.store import batches
 
@@ -281,16 +272,6 @@ def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Ba
     for row in _select(session, newest_first, Baseline.series, set(series)):
         baselines_by_series.setdefault(row.series, []).append(row)
     return baselines_by_series
-
-
-def load_exact_alarms(session: Session, run_ids: Iterable[int]) -> dict[int, list[str]]:
-    """Returns the exact metrics that a check called worse in each run that nobody accepted."""
-    alarms: dict[int, list[str]] = {}
-    accepted = select(Acceptance.run_id)
-    worse = select(Alarm).where(Alarm.metric.in_(EXACT_LABELS), Alarm.run_id.not_in(accepted))
-    for alarm in _select(session, worse, Alarm.run_id, set(run_ids)):
-        alarms.setdefault(alarm.run_id, []).append(alarm.metric)
-    return alarms
 
 
 def load_trend(

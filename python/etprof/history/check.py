@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of
 from etprof.history.exact.judging import compare_facts, compare_work
-from etprof.history.exact.standing import compare_with_standing
+from etprof.history.exact.standing import compare_with_standing, find_runs_before
 from etprof.history.gate import Gate, Judgement, MetricComparison, judge_all
 from etprof.history.schema import FAILED, Alarm
 from etprof.history.selection import (
@@ -171,11 +171,11 @@ def _judge_together(compared: Sequence[MetricComparison]) -> list[CheckedMetric]
 
 def _as_accepted(gate: Gate, checked: CheckedMetric) -> CheckedMetric:
     """What is worse with a run that somebody accepted is a change, and no regression."""
-    if not _is_worse(checked.outcome) or checked.run.id not in gate.accepted_runs(
-        checked.run.series
-    ):
+    judgement = checked.judgement
+    if judgement is None or checked.run.id not in gate.accepted_runs(checked.run.series):
         return checked
-    return replace(checked, outcome="changed", reason=f"accepted, though worse: {checked.reason}")
+    accepted = judgement.as_accepted()
+    return replace(checked, outcome=accepted.verdict, reason=accepted.reason)
 
 
 def _is_worse(outcome: Outcome) -> bool:
@@ -194,8 +194,9 @@ def _exact_entries(
     session: Session, gate: Gate, request: CheckRequest, candidate: Run
 ) -> Iterator[CheckedMetric]:
     """What became of each metric without noise; nothing where no earlier run has any."""
+    runs = find_runs_before(session, gate, request.baseline, candidate)
     for compare in (compare_facts, *((compare_work,) if request.work else ())):
-        reference = compare_with_standing(session, gate, request.baseline, candidate, compare)
+        reference = compare_with_standing(gate, runs, candidate, compare)
         if reference is None:
             continue
         for comparison in reference.comparisons:

@@ -76,6 +76,12 @@ class Judgement:
         """Whether a steady creep was found."""
         return self.verdict == "drift"
 
+    def as_accepted(self) -> Judgement:
+        """Returns what it is of a run that somebody accepted: worse is a change there."""
+        if self.verdict not in {"regression", "drift"}:
+            return self
+        return replace(self, verdict="changed", reason=f"accepted, though worse: {self.reason}")
+
 
 @dataclass(frozen=True)
 class MetricComparison:
@@ -222,6 +228,11 @@ class Gate:
     def accepted_runs(self, series: str) -> Collection[int]:
         """Returns the runs of a series whose level somebody means."""
         return self._series.accepted_runs(series)
+
+    def is_called_worse(self, run: Run, metric: str) -> bool:
+        """Whether a check called a metric of a run worse, and nobody accepted the run since."""
+        alarmed = self._series.alarmed_runs(run.series, metric)
+        return run.id in alarmed and run.id not in self.accepted_runs(run.series)
 
     def load(self, run_ids: Iterable[int], metric: str) -> None:
         """Reads the values of runs that were not read yet, in one statement."""

@@ -52,9 +52,8 @@ class _Instructions(NamedTuple):
     experiment: str
     counted: InstructionCounts
     number: int | None
-    operator: str | None
-    name: str
-    """What people look for: the layer, else the operator."""
+    operator: str
+    location: str | None
     functions: Mapping[str, int]
 
 
@@ -327,11 +326,12 @@ def _instruction_rows(counted: Mapping[str, InstructionEvidence]) -> Iterator[_I
     for experiment, evidence in counted.items():
         counts = evidence.counts
         if counts.setup:
-            yield _Instructions(experiment, counts, None, None, BEFORE, counts.setup)
+            yield _Instructions(experiment, counts, None, BEFORE, None, counts.setup)
         operators = zip(counts.operators, evidence.locations, strict=True)
         for number, (operator, location) in enumerate(operators, start=1):
-            name = layer_or_label(location, operator.name)
-            yield _Instructions(experiment, counts, number, operator.name, name, operator.functions)
+            yield _Instructions(
+                experiment, counts, number, operator.name, location, operator.functions
+            )
 
 
 INSTRUCTIONS: Final = Table(
@@ -342,9 +342,9 @@ INSTRUCTIONS: Final = Table(
                says="SME mode in force"),
         Column("number", "Int64", "count", basis="position", title="#", of=lambda r: r.number,
                says="place among the operators of delegates; missing for what comes before them"),
-        named_column(lambda r: r.name),
-        Column("operator", "string", title="label", repeats="name",
-               of=lambda r: r.operator or BEFORE, says="name with its data types"),
+        named_column(lambda r: layer_or_label(r.location, r.operator)),
+        Column("operator", "string", title="label", repeats="name", of=lambda r: r.operator,
+               says="name with its data types"),
         Column("instructions", "Int64", "count", of=lambda r: sum(r.functions.values()),
                says="that ran in the delegate's library for it, in one inference"),
         Column("packing", "Int64", "count",

@@ -192,10 +192,8 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
         for row in np.flatnonzero(piece.usable).tolist():
             if block_names[piece.dump.profile.block_index[row]] != STEADY_BLOCK:
                 continue
-            event = _event(piece, row, executions.delegates, names)
-            layer = layers.get((event.label, int(piece.dump.profile.instruction_id[row])))
-            events.append(replace(event, name=layer or event.label))
-            if event.label == _EXECUTE:
+            events.append(_event(piece, row, executions.delegates, names, layers))
+            if events[-1].label == _EXECUTE:
                 steady_executions.append(events if executions.is_timed else _in_order(events))
                 events = []
                 if len(steady_executions) == _SHOWN_EXECUTIONS:
@@ -203,13 +201,19 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_TraceEvent]]:
     return steady_executions
 
 
-def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _TraceEvent:
+def _event(
+    piece: Piece,
+    row: int,
+    delegates: Delegates,
+    names: Sequence[str],
+    layers: Mapping[tuple[str, int | None], str],
+) -> _TraceEvent:
     profile, times = piece.dump.profile, piece.events.times
     label, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
     instruction = int(profile.instruction_id[row])
     return _TraceEvent(
         label,
-        label,
+        layers.get((label, instruction), label),
         delegates.backend(instruction) if is_delegated else PORTABLE,
         int(times.start[row]) if times else 0,
         int(times.duration[row]) if times else 0,

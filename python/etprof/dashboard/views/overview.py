@@ -20,7 +20,6 @@ from etprof.dashboard.parts import (
 )  # fmt: skip
 from etprof.dashboard.queries import (
     differ_in_sme_only,
-    load_exact_alarms,
     load_latest,
     load_newest_values,
     load_runs,
@@ -137,17 +136,21 @@ def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list
 
 def _exactly_worse(visit: Visit, groups: Sequence[Group]) -> list[ExactRegression]:
     """Every series whose newest run lost what never varies, such as work on SME2."""
-    members = [(group, series) for group in groups for series in group.values()]
-    alarms = load_exact_alarms(visit.session, (series.run.id for _, series in members))
-    return [
+    gate = visit.catalogue.gate()
+    rows = (
         ExactRegression(
             group,
             series,
-            tuple(label for name, label in EXACT_LABELS.items() if name in alarms[series.run.id]),
+            tuple(
+                label
+                for metric, label in EXACT_LABELS.items()
+                if gate.is_called_worse(series.run, metric)
+            ),
         )
-        for group, series in members
-        if series.run.id in alarms
-    ]
+        for group in groups
+        for series in group.values()
+    )
+    return [row for row in rows if row.labels]
 
 
 def _has_failed(group: Group) -> bool:

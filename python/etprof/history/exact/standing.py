@@ -11,7 +11,7 @@ from etprof.history.exact.judging import standing_run
 from etprof.history.schema import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.orm import Session
 
@@ -27,10 +27,19 @@ class ExactReference:
     comparisons: tuple[ExactComparison, ...]
 
 
+def find_runs_before(session: Session, gate: Gate, baseline: str, candidate: Run) -> Sequence[Run]:
+    """Returns the runs that a candidate's exact figures may be held against, oldest first.
+
+    `baseline` is NAME, branch:NAME or window:N.
+    """
+    numbers = gate.runs_before(baseline, candidate)
+    query = select(Run).where(Run.id.in_(numbers)).order_by(Run.measured_at, Run.id)
+    return session.scalars(query).all()
+
+
 def compare_with_standing(
-    session: Session,
     gate: Gate,
-    baseline: str,
+    runs: Sequence[Run],
     candidate: Run,
     compare: Callable[[Run, Run], list[ExactComparison]],
 ) -> ExactReference | None:
@@ -39,27 +48,16 @@ def compare_with_standing(
     What is worse in a run that somebody accepted is a change, and no regression.
 
     Args:
-        session: The history, for reading.
-        gate: Which runs may be a baseline, and which are accepted.
-        baseline: NAME, branch:NAME or window:N.
+        gate: Which runs are accepted.
+        runs: Those before the candidate, oldest first.
         candidate: The run that is judged.
         compare: What judges it: `compare_facts` or `compare_work`.
     """
-    numbers = gate.runs_before(baseline, candidate)
-    query = select(Run).where(Run.id.in_(numbers)).order_by(Run.measured_at, Run.id)
     accepted = gate.accepted_runs(candidate.series)
-    standing = standing_run(candidate, session.scalars(query).all(), compare, accepted)
+    standing = standing_run(candidate, runs, compare, accepted)
     if standing is None:
         return None
     comparisons = compare(standing, candidate)
     if candidate.id in accepted:
-        comparisons = [_accept(comparison) for comparison in comparisons]
+        comparisons = [replace(c, judgement=c.judgement.as_accepted()) for c in comparisons]
     return ExactReference(standing, tuple(comparisons))
-
-
-def _accept(comparison: ExactComparison) -> ExactComparison:
-    judgement = comparison.judgement
-    if judgement.verdict != "regression":
-        return comparison
-    reason = f"accepted, though worse: {judgement.reason}"
-    return replace(comparison, judgement=replace(judgement, verdict="changed", reason=reason))
