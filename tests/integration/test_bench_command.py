@@ -141,11 +141,17 @@ def test_a_killed_matrix_goes_on_where_it_was(folder: Path, tmp_path: Path) -> N
 
 
 def launches(manifest: Path, *, blocks: int) -> list[dict[str, Any]]:
-    """The launches of the run with so many blocks; none while it has not begun."""
-    document = json.loads(manifest.read_text()) if manifest.exists() else {"settings": {}}
-    is_it = document["settings"].get("blocks") == blocks
-    found: list[dict[str, Any]] = document["launches"] if is_it else []
-    return found
+    """The launches of the run with so many blocks; none while it has not begun.
+
+    The run before it may go at any time: between a look whether it is there and the reading, too.
+    """
+    try:
+        document = json.loads(manifest.read_text())
+    except FileNotFoundError:
+        return []
+    is_current = document["settings"].get("blocks") == blocks
+    read: list[dict[str, Any]] = document["launches"] if is_current else []
+    return read
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
