@@ -49,6 +49,12 @@ def aten(name: str) -> Callable[..., Any]:
 HALF = torch.float16
 IMAGE, ROWS, MATRIX = values(2, 3, 4, 5), values(2, 7, 6), values(3, 4)
 QUERY, KEY, VALUE = values(2, 3, 5, 8), values(2, 3, 6, 8), values(2, 3, 6, 4)
+GROUPED = values(2, 6, 5, 8)
+"""Six heads of queries for three of keys."""
+PADDED = (torch.arange(6) < torch.tensor([[4], [6]]))[:, None, None, :]
+"""Two sequences, the first of which is two keys shorter."""
+NOTHING_KEPT = torch.ones(5, 6, dtype=torch.bool).tril() & (torch.arange(5) != 2)[:, None]
+"""A causal mask in which the third row attends to nothing."""
 SAME: list[tuple[str, tuple[Any, ...], dict[str, Any], set[str]]] = [
     # The operator, its arguments, and what must not be in what it became.
     ("aten.gelu.default", (values(4, 9, dtype=HALF),), {}, set()),
@@ -81,6 +87,17 @@ SAME: list[tuple[str, tuple[Any, ...], dict[str, Any], set[str]]] = [
     ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, values(5, 6)), {}, set()),
     ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, values(2, 1, 5, 6)), {}, set()),
     ("aten.scaled_dot_product_attention.default", (QUERY[0], KEY[0], VALUE[0]), {}, {"expand"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, PADDED), {}, {"where", "expand"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY.to(HALF), KEY.to(HALF), VALUE.to(HALF), PADDED), {}, {"where", "expand"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, values(5, 6) > 0), {"scale": 0.3}, {"where", "any"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, NOTHING_KEPT), {}, {"where", "any"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE), {"enable_gqa": True}, {"expand"}),
+    ("aten.scaled_dot_product_attention.default", (GROUPED, KEY, VALUE), {"enable_gqa": True}, {"expand", "repeat_interleave"}),
+    ("aten.scaled_dot_product_attention.default", (GROUPED, KEY, VALUE, PADDED), {"enable_gqa": True}, {"expand", "where"}),
+    ("aten.scaled_dot_product_attention.default", (GROUPED, KEY, VALUE, values(2, 6, 5, 6)), {"enable_gqa": True}, {"expand"}),
+    ("aten.scaled_dot_product_attention.default", (GROUPED, KEY, VALUE, None, 0.0, True), {"enable_gqa": True}, {"expand"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY[:, :1], VALUE[:, :1]), {}, {"expand"}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY[:1, :1], VALUE[:1, :1], PADDED), {}, {"expand"}),
     ("aten.matmul.default", (QUERY, KEY.transpose(2, 3)), {}, {"expand"}),
     ("aten.matmul.default", (QUERY[0], VALUE[0, :, :1].repeat(1, 8, 1)), {}, {"expand"}),
     ("aten.select.int", (IMAGE, 1, 2), {}, {"select"}),
@@ -138,8 +155,13 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.scaled_dot_product_attention.default", (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]), {}),
     ("aten.scaled_dot_product_attention.default", (QUERY, KEY[:, :1], VALUE), {}),
     ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE[:, :1]), {}),
-    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE), {"enable_gqa": True}),
-    ("aten.scaled_dot_product_attention.default", (QUERY, KEY, VALUE, values(5, 6) > 0), {}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY[:1], VALUE[:1]), {}),
+    ("aten.scaled_dot_product_attention.default", (QUERY, KEY[0], VALUE[0]), {}),
+    (
+        "aten.scaled_dot_product_attention.default",
+        (QUERY, KEY, VALUE, torch.ones(5, 6, dtype=torch.int64)),
+        {},
+    ),
     ("aten.matmul.default", (MATRIX, MATRIX.T), {}),
     ("aten.matmul.default", (QUERY, KEY[0].transpose(1, 2)), {}),
     ("aten.expand.default", (torch.ones(1, 2, dtype=torch.int64), [3, 2]), {}),

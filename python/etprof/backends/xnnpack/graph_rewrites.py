@@ -251,11 +251,12 @@ class PlainAttention(GraphRewrite):
     name = "plain_attention"
     changes = (
         "scaled dot-product attention becomes softmax(q k / sqrt(d) + mask) v on batches of "
-        "matrices, its causal mask a constant"
+        "matrices, its causal mask a constant, a boolean mask a sum and a product; query heads "
+        "that share a key are the rows of one matrix"
     )
     legal = (
-        "the same where each row attends to something; a row that is masked entirely, for which "
-        "PyTorch gives zeros, becomes a mean"
+        "the same where each row attends to something; a row that an additive mask hides entirely, "
+        "for which PyTorch gives zeros, becomes a mean"
     )
     rests_on = (
         "PyTorch decomposes it through _safe_softmax (where, eq, any, full_like, logical_not) and "
@@ -264,13 +265,14 @@ class PlainAttention(GraphRewrite):
 
     @classmethod
     def replacements(cls) -> Mapping[str, Callable[..., Any]]:
-        """Returns the plain form; masks of booleans, dropout and shared heads are left alone."""
+        """Returns the plain form; dropout, and heads that share no whole groups, are left alone."""
         return {
             "aten.scaled_dot_product_attention.default": cls._attend,
         }
 
-    @staticmethod
+    @classmethod
     def _attend(  # noqa: PLR0913, PLR0917 - ATen's
+        cls,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -284,29 +286,73 @@ class PlainAttention(GraphRewrite):
         leading = query.shape[:-2]
         if (
             not _is_static(query, key, value)
-            or enable_gqa
             or dropout_p
             or len(leading) < 1
-            or key.shape[:-2] != leading
-            or value.shape[:-2] != leading
-            or (attn_mask is not None and not attn_mask.dtype.is_floating_point)
+            or value.shape[:-2] != key.shape[:-2]
+            or not cls._shares_whole_groups(leading, key.shape[:-2], enable_gqa)
+            or not cls._is_mask(attn_mask, [*leading, query.shape[-2], key.shape[-2]])
         ):
             return NotImplemented
-        aten, batch = _aten(), math.prod(leading)
+        aten, batch = _aten(), math.prod(key.shape[:-2])
         rows, width = query.shape[-2:]
         columns = key.shape[-2]
         factor = 1 / math.sqrt(width) if scale is None else scale
+        # Query heads of one key follow each other, so that no element moves.
+        grouped = [batch, math.prod(leading) // batch * rows]
         keys = aten.permute.default(_reshape(key, [batch, columns, width]), [0, 2, 1])
-        scores = aten.bmm.default(_reshape(query, [batch, rows, width]) * factor, keys)
+        scores = aten.bmm.default(_reshape(query, [*grouped, width]) * factor, keys)
         if is_causal:
             full = aten.full.default([rows, columns], _LEAST_HALF, dtype=query.dtype)
-            scores = scores + aten.triu.default(full, 1)
-        if attn_mask is not None:
-            scores = _reshape(scores, [*leading, rows, columns]) + attn_mask
-            scores = _reshape(scores, [batch, rows, columns])
-        weights = aten._softmax.default(scores, -1, False)
-        mixed = aten.bmm.default(weights, _reshape(value, [batch, columns, value.shape[-1]]))
+            scores = _reshape(scores, [math.prod(leading), rows, columns]) + aten.triu.default(
+                full, 1
+            )
+        weights = cls._weigh(scores, [*leading, rows, columns], attn_mask)
+        mixed = aten.bmm.default(
+            _reshape(weights, [*grouped, columns]),
+            _reshape(value, [batch, columns, value.shape[-1]]),
+        )
         return _reshape(mixed, [*leading, rows, value.shape[-1]])
+
+    @staticmethod
+    def _shares_whole_groups(
+        leading: Sequence[int], key_leading: Sequence[int], enable_gqa: bool
+    ) -> bool:
+        """Whether each key, in order, is that of equally many query heads in order."""
+        if len(leading) != len(key_leading):
+            return False
+        if enable_gqa:
+            same = leading[:-1] == key_leading[:-1]
+            return same and leading[-1] % key_leading[-1] == 0
+        # A dimension of one is repeated: all after it must be, or keys would come round again.
+        shared = [is_ != key for is_, key in zip(leading, key_leading, strict=True)]
+        first = shared.index(True) if any(shared) else len(shared)
+        return all(size == 1 for size in key_leading[first:])
+
+    @staticmethod
+    def _is_mask(mask: Tensor | None, shape: Sequence[int]) -> bool:
+        """Whether it is none, or one of booleans or numbers that broadcasts to the scores' shape."""
+        import torch
+
+        if mask is None:
+            return True
+        if not _is_static(mask) or mask.dim() > len(shape):
+            return False
+        fits = zip(mask.shape[::-1], shape[::-1], strict=False)
+        has_type = mask.dtype is torch.bool or mask.dtype.is_floating_point
+        return has_type and all(size in {1, should} for size, should in fits)
+
+    @staticmethod
+    def _weigh(scores: Tensor, shape: Sequence[int], mask: Tensor | None) -> Tensor:
+        """Returns the softmax of the scores, masked, in `shape` where there is a mask."""
+        softmax = _aten()._softmax.default
+        if mask is None:
+            return softmax(scores, -1, False)  # type: ignore[no-any-return]
+        masked = _reshape(scores, shape)
+        if mask.dtype.is_floating_point:
+            return softmax(masked + mask, -1, False)  # type: ignore[no-any-return]
+        kept = mask.to(scores.dtype)
+        # The sum hides what is masked; the product makes a row zero of which nothing is kept.
+        return softmax(masked + (kept - 1.0) * -_LEAST_HALF, -1, False) * kept  # type: ignore[no-any-return]
 
 
 class PlainProducts(GraphRewrite):
