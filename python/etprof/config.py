@@ -263,7 +263,7 @@ class Config(ProgramConfig, WholeModel):
     editor_schema: EditorSchema = None
     output_root: Path | None = Field(None, description="default: out_<model>/runs/<target>")
     programs: Annotated[dict[ExperimentName, ProgramConfig], Field(max_length=MOST_ENTRIES)] = (
-        Field({}, description="further programs, measured in turns: experiments name theirs")
+        Field({}, description="further programs, measured interleaved: experiments name theirs")
     )
     target: TargetConfig = TargetConfig()
     generation: GenerationConfig | None = None

@@ -253,11 +253,11 @@ def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> Non
     told: list[str] = []
     for name in ("optimized.pte", "optimized.pte.json", "baseline.pte", "recipe.py", "mine.pte"):
         (tmp_path / name).write_text("an earlier search's, with a floor that it held")
-    with pytest.raises(ExportError, match="neither rewrites nor layers in float32 mend them"):
+    with pytest.raises(ExportError, match="neither rewrites nor layers in float32 fix them"):
         Optimizer(request, tmp_path, 2.0, None, told.append).run()
     # With too little time, no more is said than is known.
     short = Optimizer(request, tmp_path / "short", 2.0, 0.0, told.append)
-    with pytest.raises(ExportError, match="the budget ended before all that may mend them"):
+    with pytest.raises(ExportError, match="the budget ended before everything that might fix them"):
         short.run()
     assert not json.loads((tmp_path / "optimize.json").read_text())["float_layers"]
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {

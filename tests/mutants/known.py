@@ -198,7 +198,7 @@ MUTATIONS = (
         (PIPELINE,),
     ),
     Mutation(
-        46, "a run that was cut off is complete", "run/validation.py",
+        46, "a run that was interrupted is complete", "run/validation.py",
         'if manifest.status == "running":\n        yield ValidationFinding(\n            "incomplete",',
         'if manifest.status == "running":\n        yield ValidationFinding(\n            "ok",',
         (RUN_CONFIG,),

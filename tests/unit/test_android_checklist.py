@@ -93,8 +93,15 @@ def test_a_phone_that_is_ready_has_nothing_left_to_do(phone: Phone, tmp_path: Pa
     [
         ("abi", "x86_64", "architecture", "missing", "x86_64", "arm64-v8a"),
         ("abi", None, "architecture", "note", "the device hides it", "arm64-v8a"),
-        ("frequency_governor", "schedutil", "frequency", "note", "governor schedutil", "turns"),
-        ("frequency_governor", None, "frequency", "note", "governor unknown", "turns"),
+        (
+            "frequency_governor",
+            "schedutil",
+            "frequency",
+            "note",
+            "governor schedutil",
+            "interleaves",
+        ),
+        ("frequency_governor", None, "frequency", "note", "governor unknown", "interleaves"),
         ("thermal_status", "light", "heat", "note", "thermal status light", "let it cool"),
         ("thermal_status", None, "heat", "note", "thermal status unknown", "let it cool"),
         ("battery", {"level_percent": 19}, "charge", "note", "19 %", "charge it first"),

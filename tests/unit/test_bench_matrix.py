@@ -101,12 +101,12 @@ def test_names_that_would_clash_are_refused(tmp_path: Path) -> None:
         exclude=[{"model": "toy", "device": "a"}],
     )
     assert found == [
-        "models: 'toy_cnn' stands there twice",
+        "models: 'toy_cnn' appears twice",
         "models: two different models are called 'toy_cnn'; measure them in two matrices",
-        "devices: 'b' stands there twice",
-        "threads: 1 stands there twice",
-        "devices.0: 1 stands there twice; one entry per device",
-        "devices.1: 1 stands there twice; one entry per device",
+        "devices: 'b' appears twice",
+        "threads: 1 appears twice",
+        "devices.0: 1 appears twice; one entry per device",
+        "devices.1: 1 appears twice; one entry per device",
         "devices.2: 'b' needs serial or connect: there are several",
         "exclude.0.model: 'toy' is not in the matrix; did you mean 'toy_cnn'?",
     ]
@@ -230,7 +230,7 @@ def test_a_model_stands_once_for_each_length_of_a_prompt() -> None:
         "decoder_prompt512_generate128",
     ]
     assert problems(models=[entries[0], entries[0]]) == [
-        "models: 'decoder_prompt128_generate128' stands there twice"
+        "models: 'decoder_prompt128_generate128' appears twice"
     ]
     for length in (0, -1, 32_769, "many", 1.5):
         wrong = {"model": "decoder", "generation": {"new_tokens": 2, "prompt_length": length}}

@@ -194,7 +194,9 @@ def test_a_planted_file_is_refused(folder: Path, tmp_path: Path, plant: str) -> 
         os.mkfifo(folder / "phone.lock")
     with pytest.raises(OutputError) as caught, device_lock(PHONE, give_up):
         pass
-    reason = "Too many levels of symbolic links" if plant == "link" else "it is no file of its own"
+    reason = (
+        "Too many levels of symbolic links" if plant == "link" else "it is not a file of its own"
+    )
     assert str(caught.value) == (
         f"cannot lock {folder}/phone.lock: {reason}; name another folder with ETPROF_LOCKS"
     )

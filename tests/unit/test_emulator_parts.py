@@ -76,7 +76,7 @@ def test_a_chosen_qemu_that_is_no_program_is_refused(
     with pytest.raises(BuildError) as caught:
         qemu.find_qemu(empty_machine)
     assert str(caught.value) == (
-        f"ETPROF_QEMU names {tmp_path}, which is no program; give the path of qemu-aarch64"
+        f"ETPROF_QEMU names {tmp_path}, which is not a program; give the path of qemu-aarch64"
     )
 
 

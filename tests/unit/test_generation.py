@@ -434,7 +434,7 @@ def test_tokenizers_that_are_none_are_named(tmp_path: Path) -> None:
     for name in ("tokenizer.json", "tokenizer.model"):
         file = tmp_path / name
         file.write_text("not a tokenizer")
-        with pytest.raises(InputFileError, match="is no tokenizer that is known"):
+        with pytest.raises(InputFileError, match="is not a known kind of tokenizer"):
             load_tokenizer(file)
 
 

@@ -99,7 +99,7 @@ def test_a_long_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_meanings_of_a_list_stay_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "Writes:\n"
-        "  one.json    every trial, step and reason; a search that was stopped goes on from there\n"
+        "  one.json    every trial, step and reason; a search that was stopped continues from there\n"
         "              and ends where it would have ended\n"
         "  two.py      short\n"
     )
@@ -108,7 +108,7 @@ def test_meanings_of_a_list_stay_in_their_column(monkeypatch: pytest.MonkeyPatch
     assert [line[:14].strip() for line in lines] == ["one.json", "", "", "two.py"]
     assert all(line[13] == " " and line[14] != " " for line in lines)
     assert " ".join(" ".join(line[14:] for line in lines).split()) == re.sub(
-        r"\s+", " ", "every trial, step and reason; a search that was stopped goes on from there "
+        r"\s+", " ", "every trial, step and reason; a search that was stopped continues from there "
         "and ends where it would have ended short",
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ REFUSED = {
     "quantization: {qmode: 3w}": "quantization: Got qmode 3w",
     "base: {params: '${oc.env:HOME}'}": "base.params: values stand for themselves",
     "base: &x {params: p.json}\nmodel: *x": "line 1: model: is an alias",
-    "base: {params: p.json, params: q.json}": "base.params: stands there twice",
+    "base: {params: p.json, params: q.json}": "base.params: appears twice",
     "base: !!python/object/apply:os.system [ls]": "must be a group of settings, not a list",
     "multimethod: {methods: [{}]}": "multimethod.methods.0.method_name: is missing",
     "\tbase: 1": "is no YAML",
@@ -69,7 +69,7 @@ REFUSED = {
     f"{GOOD}backend: {{vgf: {{compiler_flags: [-o, x]}}}}": "backend.vgf.compiler_flags: is not for",
     f"{GOOD}backend: {{qnn: {{optimized_rotation_path: x}}}}": "optimized_rotation_path: is not for",
     f"{GOOD}quantization: {{calibration_tasks: [a, ./b.yaml]}}":
-        "quantization.calibration_tasks: './b.yaml' is no name of a task of lm_eval",
+        "quantization.calibration_tasks: './b.yaml' is not the name of an lm_eval task",
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
     ("params", "told"),
     [
         ("[1]", "is no JSON object"),
-        ('{"dims": 64}', "dims is no parameter of ExecuTorch's networks; did you mean 'dim'?"),
+        ('{"dims": 64}', "dims is not a parameter of ExecuTorch's networks; did you mean 'dim'?"),
         ('{"use_kv_cache": true}', "use_kv_cache is set by model.use_kv_cache"),
         ("{", "Invalid JSON"),
     ],
@@ -324,7 +324,7 @@ def test_another_file_than_the_library_that_the_command_line_names_is_refused(
     alone = plan(tmp_path, GOOD, so_library=tmp_path / "a.so")
     config = exporting._config(alone, tmp_path)
     assert config["export"]["so_library"] == str(tmp_path / "a.so")
-    with pytest.raises(UsageError, match=r"--so-library .* is no file"):
+    with pytest.raises(UsageError, match=r"--so-library .* is not a file"):
         plan(tmp_path, GOOD, so_library=tmp_path)
 
 

@@ -81,7 +81,9 @@ def test_a_wrong_answer_is_no_result(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     finding = fired(with_outputs(tmp_path / "a", [1, 2, 3, 5]))["F17"]
     assert finding.title == "The outputs are wrong"
-    assert finding.summary.startswith("1 output further from the eager model's than this precision")
+    assert finding.summary.startswith(
+        "1 output with a larger error against the eager model than this precision"
+    )
     (row,) = finding.evidence
     assert row.text == "14.8 dB signal to noise (at least 40), largest difference 1"
     (tmp_path / "near").mkdir()

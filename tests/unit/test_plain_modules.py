@@ -298,7 +298,7 @@ def _damage(name: str, part: bytes) -> bytes:
     [
         (_replace("torch.ops.aten.linear.default", "torch.hub.load"), "no operator of an export"),
         (_replace("torch.ops.aten.linear.default", "torch.ops.aten.__class__"), "no operator"),
-        (_replace('"linear"', '"linear=__import__(1)"'), "is no name"),
+        (_replace('"linear"', '"linear=__import__(1)"'), "is not a name"),
         (_replace("\"expr_str\": \"Sym", "\"expr_str\": \"__import__(1)+Sym"), "the expression"),
         (_replace('"path_name": "weight_0"', '"path_name": "custom_obj_0"'), "pickled object"),
         (_pickled_weight, "other.pt2"),

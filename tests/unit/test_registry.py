@@ -155,9 +155,9 @@ def test_a_class_named_in_a_file_is_checked(tmp_path: Path) -> None:
     file = write_model(tmp_path, "m", textwrap.dedent(MODEL) + "class Half: pass\nvalue = 3\n")
     for name, message in {
         "Absent": f"{file} has no class 'Absent'; give {file}:Tiny",
-        "Half": f"{file}: class 'Half' is no torch.nn.Module and lacks get_eager_model and "
+        "Half": f"{file}: class 'Half' is not a torch.nn.Module and lacks get_eager_model and "
         f"get_example_inputs; give {file}:Tiny",
-        "value": f"{file}: 3 is no torch.nn.Module, no class and no function; give {file}:Tiny",
+        "value": f"{file}: 3 is not a torch.nn.Module, a class or a function; give {file}:Tiny",
     }.items():
         with pytest.raises(EtprofError) as caught:
             registry.load_model(f"{file}:{name}")

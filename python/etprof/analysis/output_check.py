@@ -161,9 +161,9 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
     text = (program.quality.verdict.model_copy(update={"where": where}),) if program.quality else ()
     if check is None or not check.verdicts:
         why = (
-            "export.json has no verdicts, for an earlier etprof wrote it; export the model again"
+            "export.json has no verdicts, because an earlier etprof wrote it; export the model again"
             if program.method
-            else "the program came without export.json, so nobody says what its outputs should be"
+            else "the program came without export.json, so its expected outputs are unknown"
         )
         return (*(unknown(question, why, where) for question in QUESTIONS), *text)
     return (*(verdict.model_copy(update={"where": where}) for verdict in check.verdicts), *text)

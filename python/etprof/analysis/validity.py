@@ -172,7 +172,7 @@ def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
         if (conditions := block.conditions) is not None
     ]
     if not recorded:
-        return ValidityCheck(name, "unknown", "the runner does not say when the CPU was taken away")
+        return ValidityCheck(name, "unknown", "the runner does not report preemptions")
     rate = median(
         conditions.involuntary_switches * _NS_PER_S / max(1, block.timed_ns)
         for conditions, block in recorded
@@ -180,7 +180,7 @@ def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
     faults = sum(conditions.major_faults for conditions, _ in recorded)
     moved = sum(conditions.first_core != conditions.last_core for conditions, _ in recorded)
     detail = (
-        f"CPU taken away {round(rate)} times a second; {count_of(faults, 'page')} from storage; "
+        f"preempted {round(rate)} times a second; {count_of(faults, 'page')} from storage; "
         f"other core at the end in {moved} of {len(recorded)} blocks"
         f"{_of_an_inference(recorded, 'minor_faults', 'new pages')}"
         f"{_of_an_inference(recorded, 'voluntary_switches', 'waits')}"
@@ -208,7 +208,7 @@ def _check_clock(sides: Sequence[Side]) -> ValidityCheck:
     clocked = [(clock, block) for block in _blocks(sides) if (clock := block.clock) is not None]
     if not clocked:
         return ValidityCheck(
-            name, "unknown", "the runner does not say what its clock can tell apart"
+            name, "unknown", "the runner does not report the resolution of its clock"
         )
     ticks = min(
         median(block.latency_ns) * block.inferences_per_sample / clock.tick_ns

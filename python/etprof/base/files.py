@@ -62,7 +62,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def check_regular(path: Path) -> None:
-    """Raises OSError when there is something at `path` that is no regular file.
+    """Raises OSError when there is something at `path` that is not a regular file.
 
     For files that a library opens by their name.
     """
@@ -77,7 +77,7 @@ def check_regular(path: Path) -> None:
 def _why_not_regular(mode: int) -> str | None:
     if stat.S_ISREG(mode):
         return None
-    return next((text for is_kind, text in _KINDS if is_kind(mode)), "it is no file")
+    return next((text for is_kind, text in _KINDS if is_kind(mode)), "it is not a file")
 
 
 def _refuse(path: Path, reason: str, number: int = errno.EINVAL) -> NoReturn:

@@ -297,7 +297,7 @@ def _missing_files(matrix: Matrix) -> list[str]:
 
 
 def _repeated(where: str, names: Sequence[object]) -> list[str]:
-    return [f"{where}: {name!r} stands there twice" for name in {*names} if names.count(name) > 1]
+    return [f"{where}: {name!r} appears twice" for name in {*names} if names.count(name) > 1]
 
 
 def _clashing_models(models: Sequence[ModelEntry]) -> list[str]:
@@ -324,7 +324,7 @@ def _ambiguous_devices(devices: tuple[DeviceEntry, ...]) -> list[str]:
                 f"devices.{i}: {device.name!r} needs serial or connect: there are several"
             )
         elif address is not None and addresses.count(address) > 1:
-            problems.append(f"devices.{i}: {address} stands there twice; one entry per device")
+            problems.append(f"devices.{i}: {address} appears twice; one entry per device")
     return problems
 
 

@@ -83,7 +83,7 @@ exit codes:
   7         a result cannot be written
   8         the history's store cannot be used
   9         `history check`: a first run
-  70        a defect of etprof, with a report
+  70        a bug in etprof; a crash report is written
   129, 143  ended by SIGHUP or SIGTERM
   130       interrupted (Ctrl-C)
   141       the reader of a pipe went away

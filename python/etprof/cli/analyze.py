@@ -1,13 +1,14 @@
 """Analyse a run directory or one ETDump: where an inference's time goes.
 
 Needs neither PyTorch nor ExecuTorch. Writes analysis_summary.json and CSV tables beside the
-measurements of a run directory; of a single ETDump only with --out. Shares are of
+measurements of a run directory; for a single ETDump only with --out. Shares are fractions of
 Method::execute and add up to 100 %.
 
-An ETDump alone does not say what its clock counts. Where neither the run that it stands in nor the
-delegate's times show it, --time-scale has to. --etrecord names its operators' modules and source
-lines, which needs torch and ExecuTorch; those inside delegates take the program too, which is looked
-for beside the ETRecord. For logs, other files and comparisons, `etprof import` makes a run of it.
+An ETDump alone does not say what its clock counts. If neither its run directory nor the delegate's
+times show that, --time-scale is required. --etrecord gives the modules and source lines of its
+operators, which needs torch and ExecuTorch; for operators inside delegates the program is needed
+too, and is looked for next to the ETRecord. For logs, other files and comparisons, `etprof import`
+turns it into a run.
 """
 
 from __future__ import annotations

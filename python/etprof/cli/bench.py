@@ -41,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument_group("common"),
         ("--dry-run", bool, "", "show the plan, measure nothing"),
-        ("--resume", bool, "", "continue a matrix that was cut off"),
+        ("--resume", bool, "", "continue a matrix that was interrupted"),
         ("--export", bool, "", "export again, even what is up to date"),
         STORE,
         FULL,
     )  # fmt: skip
     add_flags(
         parser.add_argument_group("measuring"),
-        ("--keep-going", bool, "", "go on with an experiment however often it fails"),
+        ("--keep-going", bool, "", "continue an experiment however often it fails"),
         ("--scheduler", str, "HOST:PORT", "Dask scheduler of a pool of several hosts"),
         NO_WAIT,
     )  # fmt: skip

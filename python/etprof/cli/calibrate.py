@@ -1,13 +1,13 @@
-"""Measure one thing against itself: what can this machine tell apart, and how often is it wrong?
+"""Measure a program against itself: which differences this machine detects, and how often it is wrong.
 
 Runs the same experiment under two names, in the order that every comparison uses, and reports the
 noise, the false alarms, and the smallest speedup that a default run would find, each with its bounds.
-With --runs N it does so N times: that tells how much separate runs differ. A history (--store)
-keeps the answer for this device; `compare` and `profile` use it.
+With --runs N it does so N times, which shows how much separate runs differ. A history (--store)
+keeps the result for this device; `compare` and `profile` use it.
 
-With --peaks it measures what the device can do at most instead: large products in each precision,
-SME mode and number of threads, and streams that read one tensor or two. Reports of the device's
-runs then place every operator against that. It needs no program.
+With --peaks it measures the device's peak performance instead: large products in each precision,
+SME mode and number of threads, and streams that read one tensor or two. Reports of runs on this
+device then compare every operator with those peaks. It needs no program.
 """
 
 from __future__ import annotations

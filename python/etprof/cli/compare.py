@@ -1,14 +1,14 @@
 """Compare two experiments: verdict, operators, and where the difference comes from.
 
 BASELINE and CANDIDATE are run directories, one of their experiments (RUN_DIR:EXPERIMENT), or
-ETDumps. Speedup is always baseline ÷ candidate. What was not measured alike is refused, and the
-message names the difference; --allow FIELD compares all the same. A pair that the run's own config
-names is compared without it.
+ETDumps. Speedup is always baseline ÷ candidate. Sides that were measured under different conditions
+are refused, and the message names the difference; --allow FIELD compares them anyway. A pair that
+the run's own config declares needs no --allow.
 
-Experiments of one run took turns, and their launches tell. Two separate runs differ by more than
-their launches do: repeat them and give all of the baseline, then all of the candidate after
---against; or give a history (--store) in which this device has measured the same series again and
-again. With neither, the verdict is "inconclusive: one run a side".
+Experiments of one run were interleaved, so the verdict compares their launches. Two separate runs
+differ by more than their launches do: repeat them and give all runs of the baseline, then all runs
+of the candidate after --against; or give a history (--store) in which this device has measured the
+same series repeatedly. With neither, the verdict is "inconclusive: one run a side".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from etprof.statistics.two_samples import Spread
 
 USUAL_TOP = 12
-_MORE = "--full: classes, operators, every step and what stands against believing it"
+_MORE = "--full: classes, operators, every step, and the reservations about the result"
 EXAMPLES = """\
 examples:
   etprof compare out_m/runs/android:android_off out_m/runs/android:android_sme2
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--allow", tuple(FIELDS), "FIELD",
          f"compare although this differs: {', '.join(FIELDS)}", MANY),
         ("--margin", fraction, "FRACTION",
-         "what counts as no difference (default %(default)s, a fraction of one)", {"default": DEFAULT_MARGIN}),
+         "largest relative difference that counts as no difference (default %(default)s)", {"default": DEFAULT_MARGIN}),
         FULL, JSON,
-        ("--top", whole_number(1), "N", f"with everything: steps to list (default {USUAL_TOP})"),
+        ("--top", whole_number(1), "N", f"print everything, with N steps (default {USUAL_TOP})"),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@
   etprof emulator setup --remove   delete everything that setup brought
   etprof emulator status           show each part and check its files
 
-Nothing is installed and no root is needed; all of it is in the cache (ETPROF_CACHE, or
+Nothing is installed system-wide and no root is needed; all of it is in the cache (ETPROF_CACHE, or
 ~/.cache/etprof; setup takes about a minute). `status` ends with 3 while a part is missing. Times under emulation mean nothing and are never shown as performance.
 """
 

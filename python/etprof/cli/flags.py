@@ -36,7 +36,7 @@ NO_WAIT: Final[Row] = (
 )  # fmt: skip
 ALLOW_INACCURATE: Final[Row] = (
     "--allow-inaccurate", bool, "",
-    "go on with a program whose outputs are wrong (else exit code 6); every report says so",
+    "continue with a program whose outputs are wrong (else exit code 6); every report says so",
 )  # fmt: skip
 STORE: Final[Row] = (
     "--store", str, "FILE|URL", "the history (default: $ETPROF_HISTORY, then a file here)",

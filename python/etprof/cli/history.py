@@ -5,8 +5,8 @@
   etprof history show RUN             everything about one run
   etprof history check                is the newest run worse? The exit code is for CI
   etprof history accept RUN --why TEXT
-                                      this run's level is meant, though it is worse
-  etprof history pin NAME RUN         call a run a baseline; without RUN, list the baselines
+                                      accept the level of this run although it is worse
+  etprof history pin NAME RUN         make a run a baseline; without RUN, list the baselines
   etprof history changes              where levels changed over the history
   etprof history noise                what runs of one series differ by on each device
   etprof history export FILE          everything as JSON, Parquet, or PyTorch-HUD records
@@ -50,16 +50,16 @@ threads) with a baseline:
   branch:NAME   the runs of the newest commit on that branch
   window:N      the N runs before it on its own branch
 
-The last two leave out runs of the candidate's own commit and runs that a check called worse, until
-`etprof history accept` takes them: a red build stays red when it is run again. What no noise changes
-(operators on SME, delegate calls, sizes) is compared exactly with the newest run that was not worse.
-A metric is a regression if its change is beyond the threshold and beyond what runs of its series
-differ by; false alarms are at most 5 % over all comparisons of a check. A drift is a creep over the
-newest commits that no single step shows.
+The last two leave out runs of the candidate's own commit, and runs that a check called worse until
+they are accepted (`etprof history accept`): a red build stays red when it is run again. Values
+without noise (operators on SME, delegate calls, sizes) are compared exactly with the newest run that
+was not worse. A metric is a regression if its change exceeds both the threshold and the variation
+between runs of its series; false alarms are at most 5 % over all comparisons of a check. A drift is
+a gradual change over the newest commits that no single step shows.
 """
 CHECK_EPILOG = """\
-exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression, a drift or a
-run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be
+exit codes: 0 no regression (an inconclusive result is reported but does not fail), 1 a regression,
+a drift or a failed run, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be
 used, 9 a first run: there is nothing to compare with yet
 
 examples:
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--remove", bool, "", "forget the baseline NAME"),
     )
     add_flags(
-        _action(actions, "accept", _accept, "a run's level is meant, though it is worse; or list such runs"),
+        _action(actions, "accept", _accept, "accept the level of a run although it is worse, or list the accepted runs"),
         ("run_text", str, "RUN", "", {"nargs": "?"}),
         ("--why", str, "TEXT", "the reason, which the history keeps"),
         ("--by", str, "NAME", "who accepts it (default: the user's name)"),
@@ -293,7 +293,7 @@ def _pin(arguments: argparse.Namespace) -> int:
         if arguments.remove:
             series = store.write(lambda session: unpin(session, name))
             count = count_of(series, "series", "series")
-            message = f"{name} is no baseline any more (it was one of {count})"
+            message = f"{name} is no longer a baseline (it was one of {count})"
             answer(arguments, {"removed": name, "series": series}, listed(None, lines=[message]))
             return 0
         runs = store.write(pin)

@@ -1,7 +1,7 @@
 # ruff: noqa: N999
 """Make a run directory of what another program measured.
 
-Takes what there is, in any order; what a file is, its content says:
+Takes the files that you have, in any order, and recognises each by its content:
 
   model.etdump                 an ETDump, of any runner
   model.etrecord + model.pte   modules and source lines of its operators
@@ -12,8 +12,8 @@ Takes what there is, in any order; what a file is, its content says:
 Several logs, or several ETDumps, are launches of the same program. `etprof analyze`, `report`,
 `validate`, `compare` and `history add` take the run; it says what is missing.
 
-An ETDump does not say what its clock counts. Where neither the log beside it nor the delegate's
-times show it, --time-scale has to. Cycles become times by --clock-hz, and are no times without it.
+An ETDump does not say what its clock counts. If neither the log given with it nor the delegate's
+times show that, --time-scale is required. Cycles need --clock-hz to be converted to times.
 
   etprof import model.etdump runner.log --sme sme2
   etprof import model.etdump model.etrecord model.pte --time-scale ns

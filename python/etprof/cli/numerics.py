@@ -1,9 +1,10 @@
-"""Find the operator at which a program's values part from the eager model's.
+"""Find the operator at which a program's values start to differ from the eager model's.
 
-Every operator's value is made an output, inside delegates too, in each SME mode of the target, and
-compared with eager: what the operator itself adds, from the values that the program had, and what
-it inherits. MODEL is lowered anew; of FILE.pte the export manifest beside it names the model, and
-its own outputs are compared with those of the program with taps.
+Every operator's value becomes an output, inside delegates too, in each SME mode of the target, and
+is compared with eager. The error that the operator adds itself, given the program's own inputs to
+it, is kept apart from the error that it inherits. MODEL is lowered again. For FILE.pte, the export
+manifest next to it names the model, and the outputs of FILE.pte are compared with those of the
+tapped program.
 """
 
 from __future__ import annotations

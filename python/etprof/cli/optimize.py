@@ -1,16 +1,17 @@
-"""Search a better program for a model: apply rewrites, check the outputs, keep what helps.
+"""Search for a better program for a model: apply rewrites, check the outputs, keep what helps.
 
-All rewrites are applied together, then each is taken out again; what the program is no worse
-without is left out. A program is used only if its outputs hold. Without --target it ranks the
-coverage of SME2 (predicted from the kernels of XNNPACK), operators outside the delegate, delegate
-calls, transposes and size: no speed is claimed. --target emulator counts the kernels of every program, and
-holds the outputs of every SME mode. A target that proves times measures programs in turns, and a
-rewrite stays only if the program is slower without it, beyond noise.
+All rewrites are applied together; then each is removed in turn, and dropped if the program is no
+worse without it. A program is accepted only if its outputs are accurate enough. Without --target,
+programs are ranked by SME2 coverage (predicted from XNNPACK's kernels), operators outside the
+delegate, delegate calls, transposes and size; this says nothing about speed. --target emulator
+counts the kernels of programs and checks the outputs of every SME mode. On a target with
+meaningful times, programs are measured interleaved, and a rewrite stays only if the program is
+slower without it, beyond noise.
 
 Writes, into out_<model>/optimize_<precision> or where --outdir says:
   optimized.pte    the program, with the files of any export beside it
   baseline.pte     the program as it is
-  optimize.json    every trial, step and reason; a search that was stopped goes on from there
+  optimize.json    every trial, step and reason; a search that was stopped continues from there
   optimize.html    the same as a page, with searches of other precisions beside it
   recipe.py        makes the same program from the model, readable
   runs/            what was measured or counted, each with its report
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          f"fp16 (default), or another of {', '.join(PRECISION_WORDS)}",
          {"default": "fp16"}),
         ("--target", KINDS, "",
-         "count kernels there (emulator), or measure programs in turns and keep the faster"),
+         "count kernels there (emulator), or measure programs interleaved and keep the faster"),
         ("--budget", duration, "TIME",
          "start no new trial after this time: seconds, 10min, 2h, …"),
         INPUT,
@@ -209,7 +210,7 @@ def _sentences(optimization: Optimization, folder: Path) -> list[str]:
     lines = (
         []
         if optimization.is_complete
-        else ["the budget ended first; the same command goes on from here"]
+        else ["the budget ended first; run the same command again to continue"]
     )
     if optimization.program is None:
         return [
@@ -217,9 +218,9 @@ def _sentences(optimization: Optimization, folder: Path) -> list[str]:
             "no rewrite makes this program better; nothing was written but optimize.json",
         ]
     program = folder / optimization.program
-    note = "these figures rank coverage, not speed; times of both, in turns:"
+    note = "these figures rank coverage, not speed; to time both, interleaved:"
     if optimization.gains:
-        note = "times hold for this target alone; for another device:"
+        note = "these times are valid for this target only; for another device:"
     return [
         *lines,
         f"{program} and its recipe are written; {note}",

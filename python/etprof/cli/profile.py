@@ -1,13 +1,14 @@
 """Measure a model, split its time by operator, and say what that means.
 
 MODEL is a name from `etprof models`, your own (net.py:Net, a torch.nn.Module; or net.pt2 of
-torch.export.save), or a program that is already exported (FILE.pte). The model is exported if needed, timed in several process launches without event tracer, run once more with
-it for the per-operator breakdown, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
-turns. Everything is kept in out_<model>/runs/<platform>.
+torch.export.save), or a program that is already exported (FILE.pte). The model is exported if
+needed, timed in several process launches without the event tracer, launched again with it for the
+per-operator breakdown, and analysed. On a CPU with SME2, launches with SME2 on and off are
+interleaved. Everything is kept in out_<model>/runs/<platform>.
 
---against measures a second program in turns with MODEL, launch by launch, and compares it: MODEL is
-the baseline, the other the candidate. NAME:PRECISION names a model's precision, so that
-`toy_cnn:fp16 --against toy_cnn:int8` shows what quantisation does. That run is kept in
+--against measures a second program and compares it, with the launches of both interleaved: MODEL is
+the baseline, the other the candidate. NAME:PRECISION selects a model's precision, so that
+`toy_cnn:fp16 --against toy_cnn:int8` shows the effect of quantisation. That run is kept in
 out_<model>/runs/<platform>_against_<program>.
 
 --target emulator runs real SME2 microkernels on any machine (`etprof emulator setup` once): which
@@ -98,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
         ("--against", str, "MODEL[:PRECISION]|FILE.pte",
-         "the candidate: measured in turns with MODEL, the baseline, and compared"),
+         "the candidate: measured interleaved with MODEL, the baseline, and compared with it"),
         FULL,
     )  # fmt: skip
     _add_program_flags(parser)
@@ -142,11 +143,11 @@ def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
         ("--operator-launches", whole_number(1, MOST_LAUNCHES), "N",
          f"process launches of each per-operator breakdown (default {USUAL_OPERATOR_LAUNCHES})"),
         ("--iterations", whole_number(1, MOST_INFERENCES), "N",
-         f"fewest inferences in each launch (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
-        ("--min-seconds", seconds, "S", f"shortest measurement of a launch (default {USUAL_SECONDS} s)"),
+         f"minimum number of inferences in each launch (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
+        ("--min-seconds", seconds, "S", f"minimum measurement time of each launch (default {USUAL_SECONDS} s)"),
         ("--warmup", whole_number(0, MOST_INFERENCES), "N",
          f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
-        ("--warmup-seconds", seconds, "S", "shortest warm-up"),
+        ("--warmup-seconds", seconds, "S", "minimum warm-up time"),
         ("--warmup-steady", bool, "", "warm up until latencies settle, for at most 10 s more"),
         ("--cold-inputs", bool, "", "evict the inputs from the caches before each inference"),
         ("--seed", whole_number(0, LARGEST_SEED), "N", "seed of the inputs and the block order (default 0)"),

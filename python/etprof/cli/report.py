@@ -1,10 +1,10 @@
 """Write the report of one or several run directories: HTML, Markdown, tables, traces.
 
-Several runs become one comparison: what each is worth in latency, likeness to the float32 model and
-size, which ones no other beats, and where the time of each goes; then every run by itself.
+Several runs become one comparison: the latency, accuracy against the float32 model and size of each,
+which runs no other run beats, and where the time of each goes; then each run by itself.
 
-With one run the files go into its directory, with several into ./etprof_report, or where --out
-says. report.html is complete in itself: it works offline and loads nothing.
+The files of one run go into its directory, those of several into ./etprof_report, unless --out names
+another folder. report.html is self-contained: it works offline and loads nothing.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": "html,md"}),
         ("--out", Path, "DIR", "folder for the files"),
         ("--reference", Path, "RUN_DIR",
-         "run to set beside this one (default: MobileNet's of the same device and precision)"),
+         "run to compare with (default: MobileNet's on the same device at the same precision)"),
         ("--peaks", Path, "FILE.json",
-         "what the device can do at most (default: as `calibrate --peaks` kept for it)"),
-        ("--thresholds", Path, "FILE.json", "when rules fire, where not by default"),
+         "the device's peak performance (default: what `calibrate --peaks` stored for it)"),
+        ("--thresholds", Path, "FILE.json", "thresholds of findings that replace the defaults"),
         FULL, JSON,
     )  # fmt: skip
 

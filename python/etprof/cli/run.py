@@ -1,8 +1,9 @@
 """Measure as a config says: experiments in blocks, on a phone, a Mac, Linux or the emulator.
 
 `etprof config init` writes a config to start from. Blocks (process launches) of all experiments
-run in randomised, balanced order without event tracer; the per-operator breakdown and kernel evidence
-come after them. Everything is kept under the config's output_root, also when the run is cut off.
+run in random, balanced order without the event tracer; rounds of launches for the per-operator
+breakdown are placed among them, and microkernels are counted last. Everything is kept under the
+config's output_root, even if the run is interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EXAMPLES = """\
 examples:
   etprof run config.json
   etprof run config.json --dry-run
-  etprof run config.json --resume                 continue a run that was cut off
+  etprof run config.json --resume                 continue a run that was interrupted
   etprof run --from-manifest out_x/runs/linux     repeat a run from its manifest
   etprof run --from-manifest RUN_DIR --dry-run    what a stranger's run would start
 """
@@ -46,14 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument_group("common"),
         ("--dry-run", bool, "", "show the plan, measure nothing"),
-        ("--resume", bool, "", "continue a run that was cut off"),
+        ("--resume", bool, "", "continue a run that was interrupted"),
         ("--only", str, "NAME", "measure these experiments only", {"nargs": "+", "default": ()}),
         ("--output-root", Path, "DIR", "output folder, in place of the config's"),
         FULL,
     )  # fmt: skip
     add_flags(
         parser.add_argument_group("measuring"),
-        ("--keep-going", bool, "", "go on with an experiment however often it fails"),
+        ("--keep-going", bool, "", "continue an experiment however often it fails"),
         NO_WAIT,
         ("--analysis-only", bool, "", "measure nothing; analyse what was measured before"),
     )  # fmt: skip

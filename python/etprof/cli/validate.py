@@ -1,7 +1,7 @@
 """Check a run directory: complete, unchanged since it was measured, plausible.
 
-Exit code 0 when it is, 1 when something is missing (and what is lost), 4 when something is damaged,
-6 when all is whole and the outputs are wrong.
+Exit code 0 if it passes, 1 if something is missing (the output says what is lost), 4 if something is
+damaged, 6 if everything is intact but the outputs are wrong.
 
   etprof validate out_toy_cnn/runs/linux
 """

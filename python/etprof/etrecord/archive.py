@@ -119,7 +119,7 @@ def _find_problem(member: zipfile.ZipInfo) -> str | None:
     if member.flag_bits & 0x1:
         return "is encrypted"
     if stat.S_IFMT(member.external_attr >> 16) not in {0, stat.S_IFREG} or member.is_dir():
-        return "is no regular file"
+        return "is not a regular file"
     if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         return "is packed in a way that ExecuTorch does not use"
     return None

@@ -118,7 +118,7 @@ def read_handles(document: object) -> dict[str, dict[int, list[int]]]:
 
 
 def check_expressions(document: object) -> None:
-    """Raises GraphError for an expression, anywhere in a program, that is no arithmetic.
+    """Raises GraphError for an expression, anywhere in a program, that is not arithmetic.
 
     None is evaluated here, but the file may be handed on to tools that do.
     """
@@ -176,7 +176,7 @@ class _Builder:
 
     def _add_call(self, described: _NodeRecord) -> None:
         if len(described.target) > MAX_NAME or not _OPERATOR.fullmatch(described.target):
-            raise GraphError(f"{described.target[:_MAX_SHOWN]!r} is no operator's name")
+            raise GraphError(f"{described.target[:_MAX_SHOWN]!r} is not an operator's name")
         meta = _read_metadata(described.metadata)
         target = _NAMESPACES.sub("", described.target, count=1)
         call = GraphNode(described.name, "call_function", target, meta=meta)
@@ -198,7 +198,7 @@ class _Builder:
         """Adds a node whose value is called `name`."""
         if len(name) > MAX_NAME or not name.isidentifier() or clean(name) != name:
             raise GraphError(
-                f"{name[:_MAX_SHOWN]!r} is no node's name; it would be run as Python by "
+                f"{name[:_MAX_SHOWN]!r} is not a node's name; it would be run as Python by "
                 "ExecuTorch's own reader"
             )
         if name in self._nodes_by_name:

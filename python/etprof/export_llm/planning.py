@@ -148,7 +148,9 @@ def _check_settings(settings: LlmSettings) -> None:
     for setting, names in settings.of_kind("tasks").items():
         for name in names:
             if not TASK_NAME.fullmatch(name):
-                msg = f"{clean(name)!r} is no name of a task of lm_eval, whose files may name code"
+                msg = (
+                    f"{clean(name)!r} is not the name of an lm_eval task, whose files may name code"
+                )
                 settings.refuse(setting, f"{msg}; write letters, digits, _ and - alone")
     for name, group in settings.document.get("backend", {}).items():
         if name != DEFAULT and any(value is True for value in group.values()):
@@ -189,7 +191,7 @@ def _find_library(settings: LlmSettings, named: Path | None) -> dict[str, Path]:
     path = None
     if named is not None:
         if not named.is_file():
-            raise UsageError(f"--so-library {named} is no file; give the path of the library")
+            raise UsageError(f"--so-library {named} is not a file; give the path of the library")
         path = named.absolute()
     for setting, text in settings.of_kind("library").items():
         library = _find(settings, setting, text)
@@ -215,7 +217,7 @@ def _check_params(path: Path) -> None:
                 f"{path} (base.params): {name} is set by {_GIVEN_TWICE[name]}; leave it out"
             )
         if field_names and name not in field_names:
-            msg = f"{path} (base.params): {clean(name)} is no parameter of ExecuTorch's networks"
+            msg = f"{path} (base.params): {clean(name)} is not a parameter of ExecuTorch's networks"
             raise UsageError(f"{msg}{suggest(name, field_names) or '; leave it out'}")
 
 

@@ -166,7 +166,7 @@ class _YamlReader:
                 problem = f"is not known to ExecuTorch{suggest(name, names) or choices}"
                 self._refuse(key, (*keys, name), problem)
             if name in values:
-                self._refuse(key, (*keys, name), "stands there twice; keep one")
+                self._refuse(key, (*keys, name), "appears twice; keep one")
             use = find_use(kind, name)
             if use is None:
                 msg = "etprof does not know what this ExecuTorch does with it; leave it out"

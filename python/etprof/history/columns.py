@@ -53,7 +53,7 @@ def unpack_samples(data: bytes) -> tuple[float, ...]:
         raise DamagedValueError(msg)
     samples = np.frombuffer(content, "<f8")
     if not np.isfinite(samples).all():
-        msg = "a sample is no finite number"
+        msg = "a sample is not a finite number"
         raise DamagedValueError(msg)
     return tuple(samples.tolist())
 
@@ -79,7 +79,7 @@ def decompress(data: bytes, most_bytes: int) -> bytes:
         msg = f"compressed samples cannot be read: {error}"
         raise DamagedValueError(msg) from None
     if len(content) > most_bytes or not reader.eof:
-        msg = f"compressed samples are cut off, or longer than {most_bytes} bytes"
+        msg = f"compressed samples are truncated, or longer than {most_bytes} bytes"
         raise DamagedValueError(msg)
     return content
 

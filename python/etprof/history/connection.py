@@ -44,8 +44,8 @@ _SIGNS_OF_DAMAGE: Final = ("malformed", "too big", "decode")
 _SQLITE_PROBLEMS: Final = (
     ("interrupted", "keeps SQLite busy without end; restore a copy, or choose another --store"),
     ("not a database", "is not a SQLite file; choose another --store"),
-    ("no such table", "is no history of etprof's ({text}); choose another --store"),
-    ("no such column", "is no history of etprof's ({text}); choose another --store"),
+    ("no such table", "is not an etprof history ({text}); choose another --store"),
+    ("no such column", "is not an etprof history ({text}); choose another --store"),
     ("locked", "is locked by another process; try again when that has ended"),
     ("unable to open", "cannot be used: {text}; check that its folder exists and may be written"),
     ("readonly", "cannot be used: {text}; check that its folder exists and may be written"),

@@ -296,7 +296,7 @@ def _plain(value: str | float, path: Path) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < _MOST_NS:
-        msg = f"{path}: {clean(str(value))!r} is no number that could have been measured"
+        msg = f"{path}: {clean(str(value))!r} cannot be a measured number"
         raise InputFileError(f"{msg}; {_WAY_OUT}")
     return number
 

@@ -72,7 +72,7 @@ def _split(text: str) -> list[tuple[str, str]]:
     while position < len(stripped):
         token = _TOKEN.match(stripped, position)
         if token is None:
-            raise NotAnExpressionError(f"{stripped[position : position + 20]!r} is no arithmetic")
+            raise NotAnExpressionError(f"{stripped[position : position + 20]!r} is not arithmetic")
         tokens.append((str(token.lastgroup), token[str(token.lastgroup)]))
         position = token.end()
     return tokens
@@ -145,7 +145,7 @@ class _ExpressionParser:
 
     def _name(self, name: str, depth: int) -> int:
         if "__" in name or keyword.iskeyword(name):
-            raise NotAnExpressionError(f"the name {name[:40]!r} is no symbol")
+            raise NotAnExpressionError(f"the name {name[:40]!r} is not a symbol")
         if self._peek()[1] != "(":
             return _SYMBOL_DIGITS
         if name not in FUNCTIONS:

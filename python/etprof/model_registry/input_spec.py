@@ -92,11 +92,13 @@ def parse_input(text: str) -> InputSpec:
         return InputSpec(rest, name, file=Path(rest))
     match = _SHAPE.fullmatch(rest)
     if match is None:
-        raise UsageError(f"--input {text!r} is no input; {FORMS}")
+        raise UsageError(f"--input {text!r} is not a valid input; {FORMS}")
     dtype = match["dtype"] or "float32"
     dtype = _ALIASES.get(dtype, dtype)
     if dtype not in DTYPES:
-        raise UsageError(f"--input {text!r}: {dtype} is no type; choose from {', '.join(DTYPES)}")
+        raise UsageError(
+            f"--input {text!r}: {dtype} is not a dtype; choose from {', '.join(DTYPES)}"
+        )
     shape = tuple(int(size) for size in re.findall(r"[0-9]+", match["shape"]))
     if len(shape) > _MOST_DIMENSIONS or math.prod(shape) * _WIDEST > MOST_BYTES:
         raise UsageError(f"--input {text!r} is larger than an input may be; give a smaller shape")

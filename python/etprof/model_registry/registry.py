@@ -309,10 +309,10 @@ def _checked_class(
         return wrap(value, name)
     if not inspect.isclass(value):
         raise ExportError(
-            f"{origin}: {value!r} is no torch.nn.Module, no class and no function{way_out}"
+            f"{origin}: {value!r} is not a torch.nn.Module, a class or a function{way_out}"
         )
     missing = [method for method in _INTERFACE if method not in partly]
-    kind = "" if partly else " is no torch.nn.Module and"
+    kind = "" if partly else " is not a torch.nn.Module and"
     raise ExportError(
         f"{origin}: class {value.__name__!r}{kind} lacks {' and '.join(missing)}{way_out}"
     )

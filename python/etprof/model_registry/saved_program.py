@@ -214,7 +214,7 @@ def _check_part(name: str, content: bytes) -> None:
         if key == "path_name" and "_obj_" in text:
             raise _RefusedError(f"{text[:_SHOWN]} is a pickled object, which would be run")
         if key not in _UNUSED and not _NAME.fullmatch(text):
-            raise _RefusedError(f"{text[:_SHOWN]!r} is no name; it would be run as Python")
+            raise _RefusedError(f"{text[:_SHOWN]!r} is not a name; it would be run as Python")
 
 
 def _as_arithmetic(expression: str) -> str:

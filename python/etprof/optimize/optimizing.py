@@ -114,10 +114,10 @@ class Optimizer:
         msg = f"the outputs of {self.record.model} in {self.record.precision} are wrong"
         if self._is_time_left():
             tried = self.folder / RECORD
-            return f"{msg}, and neither rewrites nor layers in float32 mend them; {tried} has what was tried"
+            return f"{msg}, and neither rewrites nor layers in float32 fix them; {tried} lists what was tried"
         return (
-            f"{msg}, and the budget ended before all that may mend them was tried; the same command "
-            "with a longer --budget goes on"
+            f"{msg}, and the budget ended before everything that might fix them was tried; run the "
+            "same command with a longer --budget to continue"
         )
 
     def _clear(self) -> None:

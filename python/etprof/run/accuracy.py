@@ -32,11 +32,11 @@ Answer = Literal["passed", "failed", "unknown"]
 AT_EXPORT: Final = "export"
 WAY_TO_RIGHT: Final = (
     "export another precision, or calibrate with inputs like the real ones; --allow-inaccurate "
-    "goes on all the same, and every report says so"
+    "continues anyway, and every report says so"
 )
 WAY_TO_FAITHFUL: Final = (
     "it differs from eager in the same precision: `etprof numerics` of the model names the operator; "
-    "--allow-inaccurate goes on all the same, and every report says so"
+    "--allow-inaccurate continues anyway, and every report says so"
 )
 NO_LIKENESS_DB: Final = -3000.0
 """Of values that are not finite: JSON has no number for infinity."""

@@ -503,7 +503,7 @@ def describe_program(
 
 def _check_file(path: Path, way_out: str) -> None:
     if not path.is_file():
-        problem = "is no file" if path.exists() else "does not exist"
+        problem = "is not a file" if path.exists() else "does not exist"
         msg = f"{path} {problem}; {way_out}"
         raise InputFileError(msg)
 

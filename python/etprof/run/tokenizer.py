@@ -91,7 +91,7 @@ def _naming(path: Path) -> Iterator[None]:
     except BaseException as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = (
-            f"{path} is no tokenizer that is known ({reason}); give a tokenizer.json, a "
+            f"{path} is not a known kind of tokenizer ({reason}); give a tokenizer.json, a "
             "SentencePiece model or a tiktoken table"
         )
         raise InputFileError(msg) from error

@@ -128,7 +128,7 @@ def _check_manifest(
     if manifest.status == "running":
         yield ValidationFinding(
             "incomplete",
-            f"the run was cut off after {done} finished launches; {resume_hint(manifest, run)}",
+            f"the run was interrupted after {done} finished launches; {resume_hint(manifest, run)}",
         )
     else:
         by = f", measured by etprof {manifest.etprof_version}" if manifest.etprof_version else ""

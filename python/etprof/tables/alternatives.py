@@ -61,7 +61,7 @@ RUNS: Final = Table(
                   lambda r: r.run.latency.median if r.run.latency else None, title="latency",
                   says="median of an inference without event tracer; missing under emulation"),
         *(replace(column, dropped_first=7) for column in speed_up(lambda r: r.run.against_first, title="speedup over the first",
-                  says="the first run's latency ÷ this one's; missing where they were not measured alike")),
+                  says="the first run's latency ÷ this one's; missing where they were not measured under the same conditions")),
         Column("verdict", "string", title="beside the first", is_timed=True, styles=VERDICT_STYLES,
                dropped_first=4, of=lambda r: r.run.against_first.verdict if r.run.against_first else None,
                says="whether that is beyond what separate runs differ by"),

@@ -156,7 +156,7 @@ _CHANGE: Final = (
            dropped_first=3, of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
     *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speedup",
               says="baseline ÷ candidate, of the means beside it",
-              interval="its 95 % interval between operator launches in turns"),
+              interval="its 95 % interval between interleaved operator launches"),
     Column("adjusted_p", "float64", "p", basis="per comparison", title="p", is_timed=True, visibility="page",
            of=_of_change("adjusted_p"),
            says="of no change, by Benjamini and Hochberg over the table: of the rows below .05 at "

@@ -147,7 +147,7 @@ def work_columns(
         column("tile_padding_macs", "count", "those done beside them, in tiles that stand out of "
                "the output"),
         column("k_padding_macs", "count", "those done beside them, since packing rounds k up"),
-        column("steps", "count", "tiles, each by how often it goes on along k: a step is an outer "
+        column("steps", "count", "tiles, each times its number of steps along k: a step is an outer "
                "or dot product of 32 bits deep"),
         column("left_bytes", "bytes", "what packing writes of left sides", "left side"),
         column("right_bytes", "bytes", "what products read of packed right sides, once for each "

@@ -82,7 +82,7 @@ OPERATORS: Final = Table(
         Column("own_max_abs", "float64", unit="scientific", of=lambda r: r.own_gap.max_abs,
                visibility="data", says="Largest difference that the operator itself adds"),
         Column("nonfinite", "Int64", unit="count", of=lambda r: r.own_gap.nonfinite or None,
-               says="Values that are infinite or no number on one side only"),
+               says="Values that are infinite or NaN on one side only"),
         Column("delegate", "Int64", unit="count", basis="position", of=lambda r: r.delegate, visibility="page",
                says="Number of the delegate call that computes it; missing outside"),
         Column("shape", "string", of=lambda r: "x".join(map(str, r.shape)), visibility="page",

@@ -80,7 +80,7 @@ def _gain(of: Callable[[Any], Sequence[Gain]]) -> tuple[Column, ...]:
 
     return (
         *speed_up(lambda subject: smallest_gain(of(subject)), title="speedup with it",
-                  says="Latency without ÷ with it, measured in turns; of the method that gains least"),
+                  says="Latency without ÷ with it, measured interleaved; of the method that gains least"),
         Column("verdict", "string", visibility="several", of=verdict, says="Whether that is beyond noise"),
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ _ROUTES = {
     "proven": "{} ran on {} (calls counted)",
     "named": "{} named for {} by type, not counted",
     "excluded": "{} not on {}",
-    "unknown": "of {} it is not known",
+    "unknown": "{} not known",
 }
 _MEANINGS: dict[Verdict, str] = {
     "faster": ": more than noise explains.",
@@ -150,11 +150,11 @@ def describe_plainly(comparison: Comparison) -> str:
     changed = _what_changed(comparison)
     meaning = _MEANINGS[effect.verdict]
     if effect.p_value is None:
-        meaning = ", but one run a side cannot tell that from another run of the same thing."
+        meaning = ", but with one run per side that may be ordinary variation between runs."
     if objection_to(comparison):
         meaning = ". Measure again."
     if comparison.wrong:
-        meaning = ", but the outputs are wrong: no time of a wrong answer counts."
+        meaning = ", but the outputs are wrong, so their latency is meaningless."
     return f"{changed} the median latency is {now} instead of {then}{meaning}"
 
 
@@ -423,7 +423,7 @@ def alarm_of(run: RunAnalysis) -> str | None:
     wrong = {verdict.where for verdict in run.wrong}
     if wrong < {experiment.name for experiment in run.experiments}:
         # Such as one vector length of three: what is wrong counts for nothing, the rest stands.
-        return f"{', '.join(sorted(wrong))} is set aside, the rest stands. {reasons}."
+        return f"{', '.join(sorted(wrong))} is excluded; the other results are valid. {reasons}."
     return f"No time of a wrong answer counts. {reasons}."
 
 

@@ -217,7 +217,7 @@ def _open(path: Path) -> int:
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         # Under a second name it may be a file that someone wants to see overwritten.
         os.close(descriptor)
-        raise _refusal(path, OSError(errno.EINVAL, "it is no file of its own"))
+        raise _refusal(path, OSError(errno.EINVAL, "it is not a file of its own"))
     return descriptor
 
 

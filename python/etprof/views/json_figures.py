@@ -384,7 +384,7 @@ _NUMERICS: Final = (
     _VERSION,
     Figure("checks.*.snr_db", "dB", "per output", "signal to noise with and without taps"),
     Figure("checks.*.max_abs", "1", "per output", "largest difference with and without taps"),
-    Figure("checks.*.nonfinite", "count", "per output", "values that are no number on one side"),
+    Figure("checks.*.nonfinite", "count", "per output", "values that are NaN on one side only"),
     *_of_table("operators[]", numerics.OPERATORS),
 )
 _BENCH: Final = (

@@ -153,7 +153,7 @@ def test_a_device_that_stays_away_is_given_up_and_serves_again_later(
     text = str(caught.value)
     assert text.startswith(f"device {device.serial} was lost: ")
     assert "did not return within 2 s; what was finished is kept" in text
-    assert text.endswith("`etprof run --from-manifest RUN --resume` goes on")
+    assert text.endswith("`etprof run --from-manifest RUN --resume` continues")
     assert impatient.describe()["system"] == "Android"
     assert impatient.read_state().frequency_khz == ()
     thread.join()

@@ -75,7 +75,7 @@ class Change:
     baseline_share: float
     candidate_share: float
     between: LaunchRatio | None = None
-    """The speedup between operator launches in turns, where both took time."""
+    """The speedup between interleaved operator launches, where both took time."""
     adjusted_p: float | None = None
     """Its p by Benjamini and Hochberg, over the whole table; None with a single launch a side."""
     verdict: effect.Verdict | None = None
@@ -445,7 +445,7 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
     if not took_turns(baseline.moments, candidate.moments):
         notes.append(
             "the sides' runs were measured one after the other, so the interval allows for sessions "
-            f"that differ by {format_share(SESSION_DEVIATION)}; measure them in turns (A1 B1 A2 B2 "
+            f"that differ by {format_share(SESSION_DEVIATION)}; interleave them (A1 B1 A2 B2 "
             "…), or both sides in one run (`etprof profile A.pte --against B.pte`)"
         )
     return notes

@@ -147,7 +147,7 @@ def _with_repeats(side: Side, further: Sequence[Named]) -> Side:
             raise UsageError(f"{repeat.label} is given twice; it is one run, not two")
         if not run_one_program(repeat, side):
             raise UsageError(
-                f"{repeat.label} is no repetition of {side.label}: it measured another program; "
+                f"{repeat.label} is not a repetition of {side.label}: it measured another program; "
                 "compare it by itself"
             )
         refuse_unlike(side, repeat, ())

@@ -80,7 +80,7 @@ def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Find
         "Nothing is delegated",
         "high",
         f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
-        "are made to be right, not fast; neither a delegate nor SME2 plays a part.",
+        "are written to be correct, not fast; no delegate and no SME2 is used.",
         (
             f"change the model so that {BY_NAME[DEFAULT].title} takes it: {remedy}"
             if remedy
@@ -209,12 +209,12 @@ def find_unattributed_time(subject: Subject, _: MethodReport) -> Finding | None:
         title="Time without a module",
         severity="note",
         summary=(
-            f"{count_of(len(lost), 'operator')} with {subject.weigh(lost)}, have no module, source "
-            "line or work: no node of the export's description is theirs for certain."
+            f"{count_of(len(lost), 'operator')} ({subject.weigh(lost)}) without a module, source line "
+            "or work: no node of the export's description matches with certainty."
         ),
         evidence=subject.show(lost),
         action=(
-            "read sums by module and source as what is left without them; if the program and its "
-            "delegation report belong together, please report the operators' names as a defect"
+            "sums by module and source do not include these operators; if the program and its "
+            "delegation report belong together, please report the operators' names as a bug"
         ),
     )

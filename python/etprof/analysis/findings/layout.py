@@ -213,8 +213,8 @@ def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> 
     where = ""
     if lines:
         where = (
-            f". They come from {', '.join(list(lines)[:4])}: what is not written there itself, the "
-            "export's decomposition of that line makes"
+            f". They come from {', '.join(list(lines)[:4])}: transposes that are not written there "
+            "come from the export's decomposition of that line"
         )
     shared_count = sum(pair.is_shared for pair in pairs)
     shared = (
@@ -223,8 +223,8 @@ def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> 
         else ""
     )
     return (
-        "remove both transposes of each pair: what is between them treats every element alike and "
-        f"does not care for the layout{shared}{where}"
+        "remove both transposes of each pair: the operators between them are elementwise, so their "
+        f"layout does not matter{shared}{where}"
     )
 
 

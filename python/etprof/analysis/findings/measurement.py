@@ -259,7 +259,7 @@ def _way_to_right(subject: Subject) -> str:
     words = ["numerics", as_operand(asked)]
     words += ["--dtype", program.precision] if program.precision else []
     words += [] if subject.run.run.is_timed else ["--target", "emulator"]
-    return f"`{command_line(*words)}` names the operator at which values part"
+    return f"`{command_line(*words)}` names the operator at which values start to differ"
 
 
 def _wrong(wrong: Sequence[OutputCheck], way_out: str) -> Finding:
@@ -267,8 +267,8 @@ def _wrong(wrong: Sequence[OutputCheck], way_out: str) -> Finding:
         title="The outputs are wrong",
         severity="high",
         summary=(
-            f"{count_of(len(wrong), 'output')} further from the eager model's than this precision "
-            "explains, for the same inputs: no time of a wrong answer counts."
+            f"{count_of(len(wrong), 'output')} with a larger error against the eager model than this "
+            "precision explains, for the same inputs: the latency of a wrong result is meaningless."
         ),
         evidence=tuple(
             EvidenceRow(f"output {check.parity.index}", _describe(check)) for check in wrong
@@ -289,8 +289,8 @@ def _not_finite(odd: Sequence[Tensor]) -> Finding:
         title="Outputs are not finite",
         severity="high",
         summary=(
-            f"{count_of(len(odd), 'output')} with infinities or no numbers; there is no reference "
-            "to say whether the model means it."
+            f"{count_of(len(odd), 'output')} with infinities or NaNs; there is no reference to show "
+            "whether the model intends this."
         ),
         evidence=tuple(
             EvidenceRow(f"output {output.index}", count_of(output.nonfinite_count, "value"))

@@ -151,8 +151,8 @@ def _no_speed_up(subject: Subject, routes: Sequence[str]) -> Finding | None:
     said = [f"{count_of(proven, 'operator')} ran on {unit}"] if proven else []
     said += [f"{count_of(named, 'operator')} named for {unit} (calls not counted)"] if named else []
     shapes = (
-        "look at shapes: single-row and very small products pay for packing; measure with one "
-        "thread, for cores share the SME2 unit"
+        "check the shapes: packing weighs heavily in single-row and very small products; "
+        "measure with one thread, because cores share the SME2 unit"
     )
     count = "count the microkernels first (`etprof profile MODEL --target emulator`); "
     all_counted = proven == len(routes)

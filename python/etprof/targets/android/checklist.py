@@ -95,7 +95,7 @@ def _check_device(
                     "runners are for arm64-v8a: take a phone of that")  # fmt: skip
     yield _check_sme2(adb, runner)
     steady = (
-        "etprof takes the sides in turns and records frequencies; an unrooted phone allows no more"
+        "etprof interleaves the sides and records frequencies; an unrooted phone allows no more"
     )
     yield ReadinessCheck("frequency", "ok" if governor == "performance" else "note",
                 f"governor {governor or 'unknown'}", None if governor == "performance" else steady)  # fmt: skip

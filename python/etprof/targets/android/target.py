@@ -248,7 +248,7 @@ class AndroidTarget:
             if time.monotonic() + pause_s > deadline:
                 raise TargetError(
                     f"{error}, and did not return within {self.reconnect_s:g} s; what was "
-                    f"finished is kept: attach it again, then `etprof run --from-manifest RUN --resume` goes on"
+                    f"finished is kept: attach it again, then `etprof run --from-manifest RUN --resume` continues"
                 ) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -43,7 +43,7 @@ def find_qemu(cache: Cache) -> Path | None:
 
 def _check_override(program: Path) -> Path:
     if not os.access(program, os.X_OK) or program.is_dir():
-        msg = f"ETPROF_QEMU names {program}, which is no program; give the path of qemu-aarch64"
+        msg = f"ETPROF_QEMU names {program}, which is not a program; give the path of qemu-aarch64"
         raise BuildError(msg)
     version = read_version(program)
     if not _is_new_enough(version):
