@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -328,3 +329,35 @@ with device_lock(MeasuredDevice(sys.argv[1], ""), print):
                 yield process, int(told.read_text())
             finally:
                 process.kill()
+
+
+def test_a_thread_that_has_just_got_the_lock_is_no_other_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`bench --no-wait` failed a run because another thread of its own had not yet signed."""
+    refused: list[DeviceBusyError] = []
+    real_try = vars(sys.modules[device_lock.__module__])["_try_lock"]
+
+    def slow_try(descriptor: int, path: Path) -> bool:
+        is_locked: bool = real_try(descriptor, path)
+        if is_locked:
+            got_it.set()
+            time.sleep(0.3)
+        return is_locked
+
+    def use() -> None:
+        try:
+            with device_lock(PHONE, patience(print, wait=False)):
+                pass
+        except DeviceBusyError as error:
+            refused.append(error)
+
+    got_it = threading.Event()
+    monkeypatch.setattr(f"{device_lock.__module__}._try_lock", slow_try)
+    threads = [threading.Thread(target=use) for _ in range(2)]
+    threads[0].start()
+    assert got_it.wait(30)
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    assert refused == []

@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,8 @@ A child process must not keep the lock unasked: adb leaves a server behind that 
 
 _HELD: Final[set[tuple[int, int]]] = set()
 """Device and number of the files whose locks this process has; what they say, anyone may write."""
+_HELD_GUARD: Final = threading.Lock()
+"""Held while a lock and what `_HELD` says of it change, or are looked at."""
 
 
 class DeviceBusyError(TargetError):
@@ -92,16 +95,17 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
     try:
         _await_lock(device, descriptor, path, waiting)
         lock = os.fstat(descriptor)
-        _HELD.add((lock.st_dev, lock.st_ino))
         try:
             _sign(descriptor, _describe_this_process())
             with sharing(descriptor, holder_of(lock)):
                 yield
         finally:
-            _HELD.discard((lock.st_dev, lock.st_ino))
             _sign(descriptor, "")
-            # Not by closing alone: a child that is being started has the descriptor until it runs.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            with _HELD_GUARD:
+                _HELD.discard(_identity(lock))
+                # Not by closing alone: a child that is being started has the descriptor until it
+                # runs.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -109,16 +113,23 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
 def _await_lock(device: MeasuredDevice, descriptor: int, path: Path, waiting: Waiting) -> None:
     """Returns once this process has the lock."""
     next_look = 0.0
-    while not _try_lock(descriptor, path):
+    lock = os.fstat(descriptor)
+    while True:
+        # Another thread of this process that has just got the lock, or gives it back, is no other
+        # process: what it holds and what it says that it holds are looked at together.
+        with _HELD_GUARD:
+            is_locked = _try_lock(descriptor, path)
+            is_ours = _identity(lock) in _HELD
+            if is_locked:
+                _HELD.add(_identity(lock))
+                return
         text = _read_signature(descriptor)
-        lock = os.fstat(descriptor)
         if time.monotonic() >= next_look:
             ended = _end_leftovers(lock, text)
             next_look = time.monotonic() + _LOOK_S
             if ended is not None:
                 waiting(device, ended)
                 continue
-        is_ours = (lock.st_dev, lock.st_ino) in _HELD
         waiting(device, Holder(text, is_this_process=is_ours))
         time.sleep(_PAUSE_S)
 
@@ -146,6 +157,10 @@ def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
             say(f"Waiting for {device.name}, in use by {holder.text}; --no-wait fails instead")
 
     return waiting
+
+
+def _identity(lock: os.stat_result) -> tuple[int, int]:
+    return lock.st_dev, lock.st_ino
 
 
 def _try_lock(descriptor: int, path: Path) -> bool:
