@@ -32,8 +32,9 @@ from torch.utils import _pytree as pytree
 
 from etprof.base.errors import EtprofError
 from etprof.export import lowering, model_loading, operators, tensors
+from etprof.export.quality.reference import in_float32
 from etprof.export.request import ExportOptions, ExportRequest
-from etprof.export.session import SEED, in_float32
+from etprof.export.session import SEED
 from etprof.numerics import taps
 from etprof.numerics.session import GapRequest, compare_with_eager
 from etprof.targets.registry import KINDS, make_target

@@ -165,6 +165,7 @@ SIMULATED: dict[str, Row] = {
 
 HOST: dict[str, Row] = {
     "profile toy_cnn": Row("host"),
+    "profile toy_cnn --threads 1": Row("host"),
     "profile MODEL": Row("host", "profile toy_cnn --out again"),
     "export toy_cnn --dtype fp16 --rewrite kept_dimensions": Row("host"),
     "export toy_cnn --dtype fp16 --rewrite half_pointwise_weights": Row("host"),

@@ -88,7 +88,7 @@ MUTATIONS = (
     ),
     Mutation(
         4, "operators have no interval between launches", "analysis/split/operators.py",
-        "return mean_interval(self.launches_ns)",
+        "interval = mean_interval(self.launches_ns)",
         "return None", ("tests/integration/test_replicated_split.py",),
     ),
     Mutation(

@@ -72,7 +72,7 @@ def test_every_problem_is_listed_at_once() -> None:
         ),
         "models.1.methd: unknown field; did you mean 'method'?",
         (
-            "precisions.1: unknown precision 'fp33'; choose one of fp32, fp16, bf16, int8, "
+            "precisions.1: unknown precision 'fp33'; did you mean 'fp32'? choose one of fp32, fp16, bf16, int8, "
             "int8_per_tensor, int8_dynamic, 8da4w, 8da4w_channel, 8da4w_b<BLOCK> (got 'fp33')"
         ),
         (

@@ -26,7 +26,9 @@ ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"
 WRONG = {
     "profil": "invalid choice: 'profil' (choose from profile, ",
     "profil x": "completion); did you mean 'profile'? see `etprof --help`",
-    "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
+    "export toy_cnn --jsn": "`etprof export` cannot use --jsn; did you mean '--json'? see `etprof export --help`",
+    "history check --stre=x": "cannot use --stre=x; did you mean '--store'? see `etprof history",
+    "profile toy_cnn --treads 1": "cannot use --treads 1; did you mean '--threads'? see `etprof",
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
     "profile": "give one model, as in `etprof profile toy_cnn`",
     "profile ToyCNN": "no model is called 'ToyCNN'; did you mean 'toy_cnn'? known: decoder, ",

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from etprof.base.errors import UsageError
+from etprof.cli import build_parser
 from etprof.export.request import (
     PRECISION_WORDS,
     PRECISIONS,
@@ -12,6 +14,7 @@ from etprof.export.request import (
     ExportRequest,
     parse_precision,
 )
+from etprof.run.program import OPTION_FLAGS
 
 
 def test_files_are_named_after_model_backend_and_precision() -> None:
@@ -94,3 +97,13 @@ def test_a_request_without_sense_is_refused(request_: ExportRequest, message: st
     with pytest.raises(UsageError) as caught:
         request_.files()
     assert str(caught.value) == message
+
+
+def test_every_option_that_makes_another_program_can_be_repeated() -> None:
+    """A command that etprof prints leaves none of them out."""
+    apart = {"weights", "example_inputs", "rewrites"}
+    files_alone = {"bundle", "graph", "trace"}
+    names = {option.name for option in fields(ExportOptions)}
+    assert names == {*OPTION_FLAGS, *apart, *files_alone}
+    known = build_parser("export").all_flags()
+    assert set(OPTION_FLAGS.values()) <= set(known)

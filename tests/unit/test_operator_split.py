@@ -7,6 +7,7 @@ import pytest
 from etprof.analysis.split.executions import examine_executions, keep_near_median
 from etprof.analysis.split.operators import (
     OperatorSplit,
+    PartTimes,
     category_times,
     class_times,
     split_operators,
@@ -190,3 +191,21 @@ def test_a_schema_that_is_not_known_is_refused() -> None:
         InputFileError, match="the ETDump has schema version 1, and only 0 is known"
     ):
         split(data)
+
+
+@pytest.mark.parametrize(
+    ("launches_ns", "lowest_ns"), [((1.0, 400.0, 2.0), 0.0), ((100.0, 101.0, 102.0), 98.516)]
+)
+def test_no_time_is_below_zero(launches_ns: tuple[float, ...], lowest_ns: float) -> None:
+    """An operator of 163 µs had an interval from -92 µs."""
+    mean_ns = sum(launches_ns) / len(launches_ns)
+    interval = PartTimes(sum(launches_ns), launches_ns, mean_ns, 0.1).interval
+    assert interval is not None
+    assert interval.low == pytest.approx(lowest_ns, abs=1e-3)
+    assert interval.high > mean_ns
+
+
+def test_what_is_a_difference_may_be_below_zero() -> None:
+    interval = PartTimes(-6.0, (-3.0, -2.0, -1.0), -2.0, -0.1).interval
+    assert interval is not None
+    assert interval.low < -3.0

@@ -16,9 +16,12 @@ from etprof.base.errors import EtprofError, ExportError, InputFileError, UsageEr
 from etprof.bench.matrix import ModelEntry
 from etprof.config import names_a_source
 from etprof.export.model_loading import load_methods
+from etprof.export.quality.reference import run_reference
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.model_registry import registry
-from etprof.model_registry.input_spec import describe_inputs, input_texts, parse_input
+from etprof.model_registry.eager_model import ExportMethod
+from etprof.model_registry.input_spec import describe_inputs, parse_input
+from etprof.run.program import ExportManifest
 
 NET = """
     import torch
@@ -44,6 +47,14 @@ NET = """
     class Kinds(Net):
         def forward(self, ids, kinds):
             return self.words(ids) + self.kinds(kinds)
+
+    class Video(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.voices, self.conv = nn.Embedding(50, 8), nn.Conv2d(3, 8, 3)
+
+        def forward(self, video, speaker):
+            return self.conv(video).mean((2, 3)) + self.voices(speaker).mean(1)
 
     class Nothing:
         pass
@@ -165,7 +176,8 @@ def test_an_instance_is_the_same_in_every_export(net: str) -> None:
     ("name", "command"),
     [
         ("net.py:Net", "etprof profile net.py:Net --input 1x3x224x224 --input int64:1x17"),
-        ("net.py:Kinds", "etprof profile net.py:Kinds --input"),
+        ("net.py:Kinds", "etprof profile net.py:Kinds --input int64:1x17 --input 1x3x224x224"),
+        ("net.py:Video", "etprof profile net.py:Video --input 1x3x224x224 --input int64:1x16"),
         ("net.py:Nothing", "etprof profile net.py:Net --input 1x3x224x224"),
         ("net.py:Half", "`etprof docs own_model`"),
         ("net.py:Missing", "etprof profile net.py:Net --input 1x3x224x224"),
@@ -200,7 +212,10 @@ def test_inputs_of_files(net: str, tmp_path: Path) -> None:
     assert shapes(f"{net}:Net", "image.npy", "ids.pt") == taken
     assert sorted(shapes(f"{net}:Net", "all.pt")) == taken
     described = describe_inputs(["ids=ids.pt", "1x3"])
-    assert input_texts(described) == ("ids=ids.pt", "1x3")
+    manifest = ExportManifest(
+        model="m", backend="xnnpack", precision="fp16", options={"example_inputs": described}
+    )
+    assert manifest.example_inputs == ("ids=ids.pt", "1x3")
     torch.save(torch.tensor([[1, 3]]), tmp_path / "ids.pt")
     assert describe_inputs(["ids=ids.pt", "1x3"]) != described, "a file is known by its content"
 
@@ -346,3 +361,12 @@ def test_a_module_beside_others_has_the_same_weights_each_time(tmp_path: Path) -
         torch.manual_seed(0)
         weights.append(load_methods(f"{file}:make")["forward"].module.weight)
     assert torch.equal(weights[0], weights[1])  # type: ignore[arg-type]
+
+
+def test_inputs_that_the_model_cannot_take_are_those_of_the_command_line() -> None:
+    """A newcomer's own `--input 1x9x200` was called the model's example inputs."""
+    method = ExportMethod(nn.Linear(3, 2), (torch.zeros(1, 4),))
+    with pytest.raises(ExportError, match=r"^the model fails on the inputs of --input: Runtime"):
+        run_reference(method, torch.float32, ["1x4"])
+    with pytest.raises(ExportError, match=r"^the model fails on its own example inputs: Runtime"):
+        run_reference(method, torch.float32)

@@ -110,6 +110,12 @@ def test_independent_launches_keep_their_claim() -> None:
 def test_few_launches_claim_less() -> None:
     few = summarise_blocks(autoregressive(np.random.default_rng(1), 10, 0.0))
     assert (few.doubt, few.assumes.partition(" (")[0]) == ("", "assuming independent launches")
+    # GIVEN launches that drift a little: each is like the one before
+    alike = summarise_blocks([[value] for value in (100.0, 101, 100.5, 102, 101, 103, 101.5)])
+    assert (alike.doubt, alike.assumes.partition(" (")[0]) == (
+        "",
+        "widened because neighbouring launches are alike",
+    )
     assert "one state" in summarise_blocks([[100.0]] * 59).assumes
     assert not summarise_blocks([[100.0]] * 60).assumes
 

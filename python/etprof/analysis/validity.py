@@ -37,9 +37,10 @@ _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 
 _OUTPUTS: Final = "equal outputs"
+WARM_UP: Final = "warm-up settled"
 _OBJECTIONS: Final = {
     "balanced order": "one side came first more often",
-    "warm-up settled": "latencies had not settled after the warm-up",
+    WARM_UP: "latencies had not settled after the warm-up",
     "undisturbed": "other processes used the CPU during the run",
     "fine clock": "an inference is too short for the clock",
     "steady frequency": "the CPU's frequency changed",
@@ -146,7 +147,7 @@ def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> ValidityChe
 
 
 def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
-    name = "warm-up settled"
+    name = WARM_UP
     blocks = _blocks(sides)
     if not blocks:
         return ValidityCheck(name, "unknown", "no raw latencies")

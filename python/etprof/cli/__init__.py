@@ -27,7 +27,7 @@ from etprof.base.errors import (
 )
 from etprof.base.files import provide_home
 from etprof.base.interruption import Interrupted, interruptible
-from etprof.base.text import ASCII_ERRORS, clean_lines
+from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
 from etprof.cli.crash_report import end_unexpectedly, is_debugging
 from etprof.cli.parser import CommandParser
 from etprof.cli.surroundings import check_folder, check_surroundings
@@ -105,7 +105,7 @@ def load_command(name: str) -> Command:
     return cast("Command", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+def build_parser(command: str | None = None) -> CommandParser:
     """Returns the parser with every subcommand; flags of one alone where it is named.
 
     Flags say what their command knows, which is more than `etprof --help` should load.
@@ -141,11 +141,15 @@ def run_command_line(argv: Sequence[str]) -> int:
         build_parser(command).print_help()
         return 0
     try:
-        arguments, unknown = build_parser(command).parse_known_args(argv)
+        parser = build_parser(command)
+        arguments, unknown = parser.parse_known_args(argv)
         if unknown:
             action = getattr(arguments, "action", None) or ""
             command = f"etprof {arguments.command} {action}".rstrip()
-            raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
+            hint = suggest(unknown[0].partition("=")[0], parser.all_flags()) or ";"
+            raise UsageError(
+                f"`{command}` cannot use {' '.join(unknown)}{hint} see `{command} --help`"
+            )
     except UsageError as error:
         dash_paths = [
             argument for argument in argv if argument.startswith("-") and os.path.lexists(argument)

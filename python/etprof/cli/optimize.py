@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         (AnswerLine(headline(optimization)),),
         table=before_and_after(optimization),
         details=(steps_of(optimization),),
-        ends=(*_sentences(optimization, folder), f"Steps, with --full here: {page}"),
+        ends=(*_sentences(optimization, folder), f"Every step: {page}, or --full"),
     )
     answer(arguments, optimization.model_dump(mode="json"), brief)
     return 0

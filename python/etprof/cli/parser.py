@@ -150,6 +150,14 @@ class CommandParser(argparse.ArgumentParser):
         groups.append(groups.pop(groups.index(self._closing)))
         return super().format_help()
 
+    def all_flags(self) -> list[str]:
+        """Returns the flags of this command and of those below it."""
+        flags = list(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                flags += [flag for parser in action.choices.values() for flag in parser.all_flags()]
+        return flags
+
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing all flags and leaving."""
         match = _INVALID_CHOICE.search(message)

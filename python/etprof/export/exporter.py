@@ -13,7 +13,7 @@ from etprof.base.files import hash_file
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.model_registry import registry
-from etprof.model_registry.input_spec import describe_inputs, input_texts
+from etprof.model_registry.input_spec import describe_inputs
 from etprof.run.program import load_export_manifest, refuse_inaccurate
 
 if TYPE_CHECKING:
@@ -123,9 +123,8 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
             f"{program} was exported with the weights of {identity.get('path')}; give the same file "
             "with --weights"
         )
-    inputs = manifest.options.get("example_inputs", [])
-    texts = input_texts(inputs)
-    if describe_inputs(texts) != inputs:
+    texts = manifest.example_inputs
+    if describe_inputs(texts) != manifest.options.get("example_inputs", []):
         raise InputFileError(
             f"{program} was exported with inputs of files that have changed; export it again"
         )

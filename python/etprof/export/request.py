@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
+from etprof.base.text import suggest
 from etprof.export.changes.scopes import parse_scopes
 from etprof.model_registry import families
 from etprof.model_registry.input_spec import describe_inputs, parse_input
@@ -85,7 +86,8 @@ def parse_precision(name: str) -> Precision:
         return PRECISIONS[name]
     match = _BLOCK_WISE.fullmatch(name)
     if match is None:
-        msg = f"unknown precision {name!r}; choose one of {', '.join(PRECISION_WORDS)}"
+        hint = suggest(name, PRECISION_WORDS) or ";"
+        msg = f"unknown precision {name!r}{hint} choose one of {', '.join(PRECISION_WORDS)}"
         raise UsageError(msg)
     block_size = int(match[1])
     if block_size % BLOCK_MULTIPLE:

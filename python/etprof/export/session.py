@@ -17,7 +17,7 @@ import torch
 from etprof._version import __version__
 from etprof.backends.registry import BY_NAME
 from etprof.base.atomic import staged_folder, write_json, write_text
-from etprof.base.errors import ExportError, first_line
+from etprof.base.errors import ExportError
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     delegation,
@@ -39,9 +39,8 @@ from etprof.export.changes.fallbacks import (
 )
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
+from etprof.export.quality.reference import in_float32, run_reference
 from etprof.export.quality.text_quality import TextReader, load_text
-from etprof.export.state import run_steps
-from etprof.model_registry.eager_model import ExportMethod
 from etprof.model_registry.registry import find_model
 from etprof.run.delegation import DelegationReport
 from etprof.run.git_state import is_tracked, read_git_state
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
     from etprof.export.state import EagerSteps
+    from etprof.model_registry.eager_model import ExportMethod
     from etprof.run.accuracy import TextQuality
     from etprof.run.program import Fallback, ScopeCatch
 
@@ -192,7 +192,10 @@ class ExportSession:
         if scopes:
             self._check_scopes(methods.values(), scopes)
         with self.clock.stage("run eager"):
-            references = {name: run_reference(method, dtype) for name, method in methods.items()}
+            texts = self.request.options.example_inputs
+            references = {
+                name: run_reference(method, dtype, texts) for name, method in methods.items()
+            }
             if self.reader is not None:
                 self.reader.read_eager(methods, model_loading.load_constants(self.request.model))
                 if self.reader.problem and self.request.text is not None:
@@ -230,36 +233,6 @@ class ExportSession:
         exporter = BY_NAME[self.request.backend].exporter()
         linears = scheme is not None and scheme.method == "torchao"
         check_names(scopes, paths, {"linear"} if linears else exporter.quantizable_types())
-
-
-def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
-    """Returns the method in float32, in place, with inputs that are rounded to `dtype`."""
-    inputs, kwarg_inputs, calibration = tensors.cast_floating(
-        (method.inputs, dict(method.kwarg_inputs), list(method.calibration)), dtype
-    )
-    rounded = ExportMethod(method.module, inputs, kwarg_inputs, calibration=calibration)
-    return lowering.cast_method(rounded, torch.float32)
-
-
-def run_reference(method: ExportMethod, dtype: torch.dtype) -> EagerSteps:
-    """Runs the eager model in float32 on inputs rounded to `dtype`, from its initial state."""
-    try:
-        steps = run_steps(in_float32(method, dtype))
-    # As above.
-    except Exception as error:
-        cause = f"{first_line(error)}{lowering.blamed_line(error)}"
-        raise ExportError(f"the model fails on its own example inputs: {cause}") from error
-    for index, value in enumerate(steps.of(1)):
-        _check_reference(index, value)
-    return steps
-
-
-def _check_reference(index: int, value: object) -> None:
-    """Raises ExportError for an output that no program can be compared with."""
-    where = f"output {index} of the eager model"
-    if value is not None and not isinstance(value, torch.Tensor):
-        msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
-        raise ExportError(msg)
 
 
 @dataclass(frozen=True)

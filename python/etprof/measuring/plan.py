@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import UsageError
+from etprof.base.files import hash_file
 from etprof.base.records import SME_ON
 from etprof.run.generation import plan_generation
 from etprof.run.manifest import Experiment, Measurement, Purpose, Settings, Setup
-from etprof.run.program import check_tokenizer, describe_program, find_decode_method
+from etprof.run.program import describe_program, find_decode_method, load_export_manifest
 from etprof.statistics.effect import is_balanced
 from etprof.targets import registry
 from etprof.targets.registry import kind_of
@@ -321,7 +322,7 @@ def configured_settings(config: Config) -> Settings:
     generation = config.generation
     planned = None if generation is None else plan_generation(**dict(generation))
     if generation is not None and generation.tokenizer is not None:
-        check_tokenizer(config.model, generation.tokenizer)
+        _check_tokenizer(config.model, generation.tokenizer)
     return Settings(**fields, generation=planned)
 
 
@@ -378,3 +379,19 @@ def find_runner(path: Path | None, preset: str | None, where: str, way_out: str)
     if not path.is_file():
         raise UsageError(f"{where}: there is no runner at {path}; {way_out}")
     return path.absolute()
+
+
+def _check_tokenizer(model: Path, tokenizer: Path) -> None:
+    """Raises UsageError when the export says that the model's tokenizer is another file."""
+    manifest = load_export_manifest(model)
+    llm_options = manifest.options.get("llm") if manifest else None
+    files = llm_options.get("files") if isinstance(llm_options, dict) else None
+    exported_tokenizer = files.get("base.tokenizer_path") if isinstance(files, dict) else None
+    if isinstance(exported_tokenizer, dict) and exported_tokenizer.get("sha256") not in {
+        None,
+        hash_file(tokenizer),
+    }:
+        raise UsageError(
+            f"{tokenizer} is not the tokenizer that {model} was exported with ({exported_tokenizer.get('path')}): its "
+            "ids mean other words; give that one, or --prompt-tokens"
+        )

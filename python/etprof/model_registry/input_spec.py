@@ -13,7 +13,7 @@ from etprof.base.errors import InputFileError, UsageError, first_line
 from etprof.base.files import hash_file, read_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import torch
 
@@ -117,11 +117,6 @@ def describe_inputs(texts: Iterable[str]) -> list[str | dict[str, str]]:
                 f"cannot read --input {spec.file}: {error.strerror or error}"
             ) from error
     return described
-
-
-def input_texts(document: Iterable[str | Mapping[str, str]]) -> tuple[str, ...]:
-    """Returns the inputs that `describe_inputs` made `document` of."""
-    return tuple(part if isinstance(part, str) else part["input"] for part in document)
 
 
 def make_inputs(

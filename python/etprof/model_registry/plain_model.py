@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,9 @@ _SIDES: Final = (224, 32, 28, 64, 96, 128, 256, 299, 384, 512)
 """Heights and widths that image networks take: ImageNet's, CIFAR's, MNIST's, then by frequency."""
 _LENGTHS: Final = (16, 128, 1024, 16000)
 """Of sequences and signals; the last is a second of speech."""
-_WHOLE_NUMBERS: Final = ("id", "token", "index", "indices", "mask", "length", "label", "position")
+_WHOLE_NUMBERS: Final = re.compile(
+    "(?:^|_)(?:ids?|idx)(?:_|$)|token|index|indices|mask|length|label|position"
+)
 """What arguments are called that take integers."""
 _MOST_TRIALS: Final = 12
 
@@ -157,8 +160,7 @@ class ModelWithInputs(EagerModelBase):
         self, module: nn.Module, wanted: Sequence[str], guesses: Sequence[str]
     ) -> UsageError:
         """Returns the error that shows the whole command, with a shape for each argument."""
-        first, *others = wanted or ["x"]
-        texts = [guesses[0] if guesses else _shape_for(first), *map(_shape_for, others)]
+        texts = _shapes_to_show(wanted or ["x"], guesses)
         flags = [word for text in texts for word in ("--input", text)]
         command = command_line("profile", self._name, *flags)
         takes = f"{type(module).__name__}.forward takes ({', '.join(wanted)})"
@@ -218,9 +220,22 @@ def _shapes_for(layer: nn.Module) -> Iterator[str]:
         yield from (f"int64:1x{length}" for length in _LENGTHS)
 
 
+def _shapes_to_show(arguments: Sequence[str], guesses: Sequence[str]) -> list[str]:
+    """Returns a shape for each argument; the first layer's for the first whose name fits it.
+
+    Where none does, integers are those of the last: a label or a speaker follows the signal.
+    """
+    shapes = [_shape_for(argument) for argument in arguments]
+    if guesses:
+        is_whole = guesses[0].startswith("int64:")
+        fitting = (at for at, shape in enumerate(shapes) if shape.startswith("int64:") == is_whole)
+        shapes[next(fitting, len(shapes) - 1 if is_whole else 0)] = guesses[0]
+    return shapes
+
+
 def _shape_for(argument: str) -> str:
     """Returns a shape to show, for an argument of which only the name tells something."""
-    is_whole = any(word in argument.lower() for word in _WHOLE_NUMBERS)
+    is_whole = _WHOLE_NUMBERS.search(argument.lower()) is not None
     return "int64:1x17" if is_whole else "1x3x224x224"
 
 

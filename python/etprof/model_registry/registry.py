@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from etprof.base.errors import EtprofError, ExportError, UsageError
 from etprof.base.files import hash_file
-from etprof.base.text import command_line
+from etprof.base.text import command_line, suggest
 from etprof.base.units import count_of
 from etprof.model_registry import families
 
@@ -215,7 +215,9 @@ def _source_of_file(text: str) -> ModelSource:
 def _existing(path_text: str) -> Path:
     file = Path(path_text)
     if not file.is_file():
-        raise UsageError(f"model file {file} does not exist")
+        beside = file.parent.glob("*.py") if file.parent.is_dir() else ()
+        hint = suggest(file.name, (path.name for path in beside))
+        raise UsageError(f"model file {file} does not exist{hint}")
     return file
 
 

@@ -20,7 +20,8 @@ from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError, UsageError
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
 from etprof.export.changes.rewriting import plan_rewriting
-from etprof.export.session import SEED, ExportSession, in_float32
+from etprof.export.quality.reference import in_float32
+from etprof.export.session import SEED, ExportSession
 from etprof.export.stages import StageClock
 from etprof.export.state import unchanged_buffers
 from etprof.numerics import taps

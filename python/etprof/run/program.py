@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
 from etprof.base.errors import ExportError, InputFileError, UsageError
-from etprof.base.files import hash_file
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
+from etprof.base.text import as_operand
 from etprof.run.accuracy import Floors, TextQuality, Verdict, way_to_right
 from etprof.run.directory import (
     DELEGATION_REPORT,
@@ -171,6 +171,21 @@ class Fallback(Record):
     """What the runtime said of a program that had it inside."""
 
 
+OPTION_FLAGS: Final = {
+    "operators": "--operators",
+    "config_precisions": "--config-precisions",
+    "per_op_mode": "--per-op",
+    "external_constants": "--external-constants",
+    "memory_planning": "--memory-planning",
+    "keep_fp16_sums": "--keep-fp16-sums",
+    "channels_last": "--channels-last",
+    "scopes": "--scope",
+    "embeddings": "--embeddings",
+}
+"""The options of an export that make another program, with the flags that set them."""
+_USUAL_OPTIONS: Final = {"memory_planning": "greedy"}
+
+
 class StageTime(Record):
     """A finished stage of the export."""
 
@@ -230,6 +245,41 @@ class ExportManifest(Record):
         if origin.startswith("/") and origin.endswith(f"/{self.model}/model.py"):
             return self.model
         return origin if Path(origin).stem == self.model else f"{origin}:{self.model}"
+
+    @property
+    def example_inputs(self) -> tuple[str, ...]:
+        """What `--input` was given; empty for the model's own example inputs."""
+        parts = self.options.get("example_inputs")
+        texts = [
+            part.get("input") if isinstance(part, dict) else part
+            for part in (parts if isinstance(parts, list) else [])
+        ]
+        return tuple(text for text in texts if isinstance(text, str))
+
+    @property
+    def model_words(self) -> tuple[str, ...]:
+        """The words of a command that name its model, with the same inputs and checkpoint."""
+        words = [as_operand(self.asked_as)]
+        for text in self.example_inputs:
+            words += ["--input", text]
+        weights = self.options.get("weights")
+        if isinstance(weights, dict) and isinstance(weights.get("path"), str):
+            words += ["--weights", weights["path"]]
+        return tuple(words)
+
+    @property
+    def option_words(self) -> tuple[str, ...]:
+        """The flags of `etprof export` that changed the program, but for precision and rewrites."""
+        words: list[str] = []
+        for option, flag in OPTION_FLAGS.items():
+            value = self.options.get(option)
+            if value is True:
+                words.append(flag)
+            elif isinstance(value, list) and value:
+                words += [flag, ",".join(map(str, value))]
+            elif isinstance(value, str) and value != _USUAL_OPTIONS.get(option):
+                words += [flag, value]
+        return tuple(words)
 
     @property
     def failed_verdicts(self) -> tuple[Verdict, ...]:
@@ -514,22 +564,6 @@ def find_decode_method(model: Path, method: str | None) -> str | None:
     if method is None and manifest is not None and "decode" in manifest.methods:
         return "decode"
     return method
-
-
-def check_tokenizer(model: Path, tokenizer: Path) -> None:
-    """Raises UsageError when the export says that the model's tokenizer is another file."""
-    manifest = load_export_manifest(model)
-    llm_options = manifest.options.get("llm") if manifest else None
-    files = llm_options.get("files") if isinstance(llm_options, dict) else None
-    exported_tokenizer = files.get("base.tokenizer_path") if isinstance(files, dict) else None
-    if isinstance(exported_tokenizer, dict) and exported_tokenizer.get("sha256") not in {
-        None,
-        hash_file(tokenizer),
-    }:
-        raise UsageError(
-            f"{tokenizer} is not the tokenizer that {model} was exported with ({exported_tokenizer.get('path')}): its "
-            "ids mean other words; give that one, or --prompt-tokens"
-        )
 
 
 def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:

@@ -129,6 +129,11 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
         doubt = f"launches are in two states, {states[0]} of {len(medians)} in the faster"
     elif len(medians) < LEAST_TO_TELL:
         assumes = f"assuming independent launches (--blocks {LEAST_TO_TELL} or more checks that)"
+        if alike > 0:
+            assumes = (
+                "widened because neighbouring launches are alike "
+                f"(--blocks {LEAST_TO_TELL} or more checks whether they depend on each other)"
+            )
     elif len(medians) < LEAST_FOR_STATES:
         assumes = f"assuming one state (--blocks {LEAST_FOR_STATES} or more checks that)"
     known = Interval(low, high, interval.confidence)

@@ -101,10 +101,13 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
         headlines.append(AnswerLine(head.detail_sentence))
     if warning:
         headlines.append(AnswerLine(f"Not representative. {warning}", "yellow"))
+    withheld = verdicts.withheld_findings(assessment)
+    if withheld:
+        headlines.append(AnswerLine(withheld, "yellow"))
     pairs = list(_further_pairs(assessment))
     headlines += pairs[:_MOST_PAIRS]
     groups = _top_groups(assessment)
-    if not groups:
+    if not groups and not withheld:
         headlines.append(AnswerLine("No findings."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
@@ -157,7 +160,7 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
 
 def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
     for group in groups:
-        lead, gain = group.lead, findings.brief_gain(group.lead)
+        lead, gain = group.lead, findings.joint_gain(group)
         rules = ", ".join(finding.rule for finding in (lead, *group.others))
         text = f"{rules} {lead.title}" + (f": {gain}" if gain else "")
         yield AnswerPoint(text, group.action, findings.SEVERITY_STYLES[lead.severity])

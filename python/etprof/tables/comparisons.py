@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.analysis.validity import ValidityCheck
+    from etprof.run.accuracy import Verdict
     from etprof.tables.table import Value
 
 VERDICT_STYLES: Final = {
@@ -329,7 +330,10 @@ LEDGER: Final = Table(
                says="median over blocks"),
         Column("candidate", "float64", "@unit", basis="by row", is_timed=True, of=lambda s: s.row.candidate,
                says="median over blocks"),
-        *speed_up(lambda s: s.row.effect, says="of times and rates"),
+        *speed_up(
+            lambda s: s.row.effect,
+            says="of times and rates: the median of the ratios of pairs, not the ratio of both medians",
+        ),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
                of=lambda s: s.row.effect.verdict if s.row.effect else None,
                says="as of the comparison"),
@@ -405,6 +409,12 @@ OUTPUTS: Final = Table(
 )  # fmt: skip
 
 
+def _reason(verdict: Verdict) -> str:
+    """Says why it failed or is unknown; of equal outputs, which have no SNR, that they are equal."""
+    is_equal = verdict.answer == "passed" and verdict.snr_db is None and verdict.question != "text"
+    return verdict.reason or ("no error: the outputs are equal" if is_equal else "")
+
+
 ACCURACY: Final = Table(
     "accuracy",
     (
@@ -425,7 +435,8 @@ ACCURACY: Final = Table(
                says="of the angle between both"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.top1,
                visibility="page", says="rows whose largest entry is at the same place"),
-        Column("reason", "string", of=lambda s: s.reason, says="why it failed or is not known"),
+        Column("reason", "string", of=_reason,
+               says="why it failed or is not known, or that there is no error"),
     ),
     from_each="verdict",
     title="Are the outputs right?",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.text import as_operand, command_line
+from etprof.base.text import command_line
 from etprof.base.units import count_of, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
@@ -156,6 +156,14 @@ def brief_gain(finding: Finding) -> str:
     return f"up to {format_value('ns', finding.gain_ns)}{more} to gain"
 
 
+def joint_gain(group: FindingGroup) -> str:
+    """Says what all findings of a group could gain: each takes what those before it leave."""
+    gains = [finding.gain_ns for finding in group.others if finding.gain_ns]
+    if group.lead.gain_ns is None or not gains:
+        return brief_gain(group.lead)
+    return brief_gain(replace(group.lead, gain_ns=group.lead.gain_ns + sum(gains)))
+
+
 def best_suggestion(assessment: Assessment) -> str | None:
     """Says what is worth doing next; None where nothing is.
 
@@ -208,7 +216,7 @@ def _search_for(program: LoadedProgram) -> str | None:
     if not any(gaps):
         return None
     reason = " and ".join(filter(None, gaps))
-    command = command_line("optimize", as_operand(exported.asked_as), "--dtype", exported.precision)
+    command = command_line("optimize", *exported.model_words, "--dtype", exported.precision)
     return f"{reason}: `{command}` tries what changes that"
 
 

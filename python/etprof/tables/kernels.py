@@ -251,7 +251,7 @@ MODES: Final = Table(
     ),
     from_each="counted",
     rows_of=lambda counted: counted.items(),
-    title="Calls of computing microkernels per inference",
+    title="Calls of computing microkernels of KleidiAI per inference",
     says="one row per SME mode in which kernels were counted",
     basis="per inference",
 )  # fmt: skip

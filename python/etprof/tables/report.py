@@ -433,7 +433,7 @@ def _sme2_prediction(assessment: Assessment) -> Iterator[Section]:
     prediction = predict_sme2(assessment.primary, run.loaded.peaks)
     if prediction is not None:
         types = " and ".join(prediction.packed_types)
-        types_note = f" (type {types} in their names)" if types else ""
+        types_note = f" (with SME2 their labels say {types})" if types else ""
         text = (
             "No experiment here had SME. On a CPU with SME2, "
             f"{prediction.backends} has kernels for "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from etprof.analysis.findings.rules import RULES
+from etprof.analysis.validity import WARM_UP
 from etprof.base.records import SME_LABELS, SME_ON
 from etprof.base.text import clean, clean_data
 from etprof.base.units import (
@@ -152,10 +153,19 @@ def describe_plainly(comparison: Comparison) -> str:
     if effect.p_value is None:
         meaning = ", but with one run per side that may be ordinary variation between runs."
     if objection_to(comparison):
-        meaning = ". Measure again."
+        meaning = f". {_measure_again(comparison)}"
     if comparison.wrong:
         meaning = ", but the outputs are wrong, so their latency is meaningless."
     return f"{changed} the median latency is {now} instead of {then}{meaning}"
+
+
+def _measure_again(comparison: Comparison) -> str:
+    """Says how to measure again, where a flag can mend what is wrong with the measurement."""
+    times = comparison.times
+    has_settled = times is None or not any(
+        check.name == WARM_UP and check.state == "failed" for check in times.validity.checks
+    )
+    return "Measure again." if has_settled else "Measure again with --warmup-steady."
 
 
 def _what_changed(comparison: Comparison) -> str:
@@ -425,6 +435,19 @@ def alarm_of(run: RunAnalysis) -> str | None:
         # Such as one vector length of three: what is wrong counts for nothing, the rest stands.
         return f"{', '.join(sorted(wrong))} is excluded; the other results are valid. {reasons}."
     return f"No time of a wrong answer counts. {reasons}."
+
+
+def withheld_findings(assessment: Assessment) -> str:
+    """Says which findings are not shown since their times do not hold; empty where none are."""
+    experiment = assessment.primary.experiment
+    rules = assessment.primary_findings.withheld
+    if not rules:
+        return ""
+    verb = "is" if len(rules) == 1 else "are"
+    return (
+        f"{', '.join(rules)} {verb} withheld: operator times and the timed latency differ by "
+        f"{format_share(abs(experiment.distance))}. Measure again on a quiet machine."
+    )
 
 
 def notes_of(assessment: Assessment) -> list[str]:

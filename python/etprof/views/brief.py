@@ -55,7 +55,7 @@ class BriefAnswer:
         room -= len(bar)
         listed, left_out = page.listed(brief, room)
         is_mentioned = any("--full" in end for end in brief.ends)
-        if left_out or (brief.details and not is_mentioned):
+        if (left_out or brief.details) and not is_mentioned:
             listed, left_out = page.listed(brief, room - 1)
             counted = f"{left_out} more" if left_out else "more"
             listed.append(Text(f"{counted}: --full"))

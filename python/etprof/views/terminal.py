@@ -89,15 +89,15 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     facts = [f"SME {experiment.sme}"] if experiment.sme is not None else []
     if experiment.threads is not None:
         facts.append(count_of(experiment.threads, "thread"))
-    facts.append(f"{recorded} executions in the ETDump")
+    facts.append(f"{count_of(recorded, 'execution')} in the ETDump")
     if split.executions < recorded:
         facts.append(f"{split.executions} in the split")
     return f"{experiment.name}: {', '.join(facts)}"
 
 
 def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
-    page, _, _ = groups[0].lead.guide.partition("#")
-    return folded_text(("Findings", "bold"), f", explained in {page}")
+    name = groups[0].lead.guide.partition(".md")[0].rpartition("/")[2]
+    return folded_text(("Findings", "bold"), f", explained by `etprof docs {name}`")
 
 
 def _finding(group: FindingGroup) -> FoldedText:

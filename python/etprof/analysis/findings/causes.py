@@ -124,12 +124,18 @@ def command_for(
     if not names:
         return None
     program = subject.insight.experiment.program
-    model = program.exported.asked_as if program.exported else program.model and program.model.name
-    dtype = ["--dtype", program.precision] if program.precision else []
-    command = command_line(
-        "export", as_operand(model or "MODEL"), *dtype, "--rewrite", ",".join(names)
+    exported = program.exported
+    # What the program was made with stays: without it the command would make another one.
+    before = [] if exported is None else [rewrite.name for rewrite in exported.rewrites]
+    model = (
+        exported.model_words
+        if exported
+        else (as_operand(program.model.name if program.model else "MODEL"),)
     )
-    return f"`{command}`"
+    dtype = ["--dtype", program.precision] if program.precision else []
+    options = exported.option_words if exported else ()
+    rewrites = ",".join(dict.fromkeys([*before, *names]))
+    return f"`{command_line('export', *model, *dtype, *options, '--rewrite', rewrites)}`"
 
 
 def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:

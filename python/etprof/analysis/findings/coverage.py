@@ -72,7 +72,7 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
         severity="medium",
         summary=(
             f"{len(now)} {of}, with {_work(now, products)}, have an SME2 kernel as the model is "
-            f"exported; up to {additional} more would have one, by {_source(subject)}."
+            f"exported; up to {additional} more would have one, according to {_source(subject)}."
         ),
         evidence=tuple(rows),
         action=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -225,9 +225,14 @@ class Subject:
         if self.reference is None:
             return ()
         mine, theirs = _shares(self.insight), _shares(self.reference)
+        is_delegated_whole = all(detail.row.is_delegated for detail in self.details)
         return tuple(
             _answer(
-                question, mine[category], theirs[category], yes, self.thresholds.reference_excess
+                question,
+                mine[category],
+                theirs[category],
+                _OVERHEAD_ONLY if category == "Other" and is_delegated_whole else yes,
+                self.thresholds.reference_excess,
             )
             for question, category, yes in _QUESTIONS
         )
@@ -326,10 +331,13 @@ _QUESTIONS: Final = (
     (
         "Is its Convolution share lower?",
         "Convolution",
-        "lower: convolution is no longer what takes the time",
+        "lower: other classes take more of the time (1x1 convolutions count as products)",
     ),
 )
 """With the category, and what it means if so; its first word says which way."""
+_OVERHEAD_ONLY: Final = (
+    "higher: overhead of framework and delegate, since no operator is outside the delegate"
+)
 
 
 def _answer(
@@ -352,6 +360,16 @@ def _shares(insight: ExperimentInsight) -> dict[str, float]:
     return shares
 
 
+class RuleAnswer(NamedTuple):
+    """What one rule says of one experiment."""
+
+    is_asked: bool
+    """Whether its needs are met, so that no finding means that there is nothing."""
+    finding: Finding | None = None
+    is_withheld: bool = False
+    """It has a finding by operator times that do not agree with the latency."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A question about one experiment."""
@@ -365,16 +383,17 @@ class Rule:
     takes_need: bool
     is_timed: bool
 
-    def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
+    def ask(self, subject: Subject) -> RuleAnswer:
         """Returns whether its needs are met, and its finding."""
         need = self.needs(subject)
         if not need or (self.is_timed and not subject.is_timed):
-            return False, None
+            return RuleAnswer(is_asked=False)
         finding = self.find(subject, need) if self.takes_need else self.find(subject)
         rests_on_split = finding and finding.claims and EVERYTHING not in finding.claims
         if rests_on_split and subject.insight.experiment.is_in_doubt:
-            return False, None
-        return True, finding and replace(finding, rule=self.name, experiment=subject.name)
+            return RuleAnswer(is_asked=False, is_withheld=True)
+        named = finding and replace(finding, rule=self.name, experiment=subject.name)
+        return RuleAnswer(is_asked=True, finding=named)
 
 
 RULES: Final[dict[str, Rule]] = {}

@@ -15,7 +15,7 @@ from etprof.analysis.findings.finding import (
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
-from etprof.base.text import as_operand, command_line
+from etprof.base.text import command_line
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
@@ -253,10 +253,9 @@ def _way_to_right(subject: Subject) -> str:
             "counts"
         )
     program = subject.insight.experiment.program
-    asked = program.exported.asked_as if program.exported else None
-    if asked is None:
+    if program.exported is None:
         return "export again: that checks the outputs, and exit code 6 names what is wrong"
-    words = ["numerics", as_operand(asked)]
+    words = ["numerics", *program.exported.model_words]
     words += ["--dtype", program.precision] if program.precision else []
     words += [] if subject.run.run.is_timed else ["--target", "emulator"]
     return f"`{command_line(*words)}` names the operator at which values start to differ"

@@ -51,6 +51,8 @@ class ExperimentFindings:
     reference_answers: tuple[ReferenceAnswer, ...]
     checked: tuple[str, ...]
     """Names of the rules that were asked; those without a finding are ruled out."""
+    withheld: tuple[str, ...] = ()
+    """Names of the rules whose findings rest on operator times that nobody can rely on."""
 
 
 def evaluate_run(  # noqa: PLR0913 - keyword-only: a run and what is set beside it
@@ -88,7 +90,7 @@ def evaluate_run(  # noqa: PLR0913 - keyword-only: a run and what is set beside 
 def evaluate(subject: Subject) -> ExperimentFindings:
     """Asks all rules about one experiment."""
     answers = {name: rule.ask(subject) for name, rule in RULES.items()}
-    answered = [answer for _, answer in answers.values() if answer is not None]
+    answered = [answer.finding for answer in answers.values() if answer.finding is not None]
     experiment = subject.insight.experiment
     time = TimeToGain(experiment)
     answered.sort(
@@ -103,7 +105,8 @@ def evaluate(subject: Subject) -> ExperimentFindings:
         divided,
         explain_missing_sme2(subject, time if is_sound else None),
         subject.answers if subject.is_timed else (),
-        tuple(name for name, (could, _) in answers.items() if could),
+        tuple(name for name, answer in answers.items() if answer.is_asked),
+        tuple(name for name, answer in answers.items() if answer.is_withheld),
     )
 
 

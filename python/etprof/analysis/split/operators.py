@@ -67,8 +67,10 @@ class PartTimes:
 
     @cached_property
     def interval(self) -> Interval | None:
-        """95 % interval of the mean between launches; None with a single launch."""
-        return mean_interval(self.launches_ns)
+        """95 % interval of the mean between launches, no time below 0; None with a single launch."""
+        interval = mean_interval(self.launches_ns)
+        least_ns = 0.0 if self.mean_ns >= 0 else -math.inf
+        return interval and replace(interval, low=max(interval.low, least_ns))
 
 
 def add_parts(part_times: Sequence[PartTimes | None]) -> PartTimes | None:

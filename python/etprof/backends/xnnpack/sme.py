@@ -151,7 +151,12 @@ _WHATEVER_ITS_TYPES: Final[_Reasons] = (
         "XNNPACK src/configs",
         lambda o: o.name.is_known and not o.name.is_product,
     ),
-    ("mode", "SME was off in this run", _MODE, lambda o: o.mode == "off"),
+    (
+        "mode",
+        "no SME was in use in this run: it was off, or the CPU has none",
+        _MODE,
+        lambda o: o.mode == "off",
+    ),
     (
         "depthwise",
         "depthwise convolution has NEON microkernels only",

@@ -20,6 +20,7 @@ from etprof.backends.rewrite import (
     find_overload,
 )
 from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
+from etprof.base.text import suggest
 from etprof.export import upstream
 from etprof.export.operators import MissedRewrites, find_traced
 from etprof.run.program import AppliedRewrite
@@ -56,7 +57,8 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     for name in requested:
         if name not in {"all", *rewrites}:
             choices = ", ".join(("all", *rewrites))
-            raise UsageError(f"--rewrite {name!r} is unknown; choose from {choices}")
+            hint = suggest(name, rewrites) or ";"
+            raise UsageError(f"--rewrite {name!r} is unknown{hint} choose from {choices}")
         if name != "all" and problems[name] is not None:
             raise UsageError(f"--rewrite {name} is not sound here: {problems[name]}; leave it out")
     return [

@@ -1,0 +1,53 @@
+"""What the outputs of a program should be: those of the eager model in float32, inference by inference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from etprof.base.errors import ExportError, first_line
+from etprof.export import lowering, tensors
+from etprof.export.state import run_steps
+from etprof.model_registry.eager_model import ExportMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.export.state import EagerSteps
+
+
+def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
+    """Returns the method in float32, in place, with inputs that are rounded to `dtype`."""
+    inputs, kwarg_inputs, calibration = tensors.cast_floating(
+        (method.inputs, dict(method.kwarg_inputs), list(method.calibration)), dtype
+    )
+    rounded = ExportMethod(method.module, inputs, kwarg_inputs, calibration=calibration)
+    return lowering.cast_method(rounded, torch.float32)
+
+
+def run_reference(
+    method: ExportMethod, dtype: torch.dtype, texts: Sequence[str] = ()
+) -> EagerSteps:
+    """Runs the eager model in float32 on inputs rounded to `dtype`, from its initial state.
+
+    Raises ExportError where the model fails; `texts` are the inputs of the command line, if any.
+    """
+    try:
+        steps = run_steps(in_float32(method, dtype))
+    # A model's code may raise anything.
+    except Exception as error:
+        cause = f"{first_line(error)}{lowering.blamed_line(error)}"
+        whose = "the inputs of --input" if texts else "its own example inputs"
+        raise ExportError(f"the model fails on {whose}: {cause}") from error
+    for index, value in enumerate(steps.of(1)):
+        _check_reference(index, value)
+    return steps
+
+
+def _check_reference(index: int, value: object) -> None:
+    """Raises ExportError for an output that no program can be compared with."""
+    where = f"output {index} of the eager model"
+    if value is not None and not isinstance(value, torch.Tensor):
+        msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
+        raise ExportError(msg)

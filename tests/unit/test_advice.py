@@ -1,0 +1,62 @@
+"""What a finding advises can be done as it is printed, and what is not shown is named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.insight import describe_run
+from etprof.analysis.run_analysis import analyze_run
+from etprof.run.load import Run as LoadedRun
+from etprof.tables.brief import brief_of
+from tests.known_runs import Op, Run, write_run
+from tests.unit.test_findings import convolutions, fired, one
+from tests.unit.test_findings_hold import described, traced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_doubtful_times_would_say_is_withheld_by_name(tmp_path: Path) -> None:
+    """The one finding that explained 99 % of a run was left out, and nothing said so."""
+    ops = [*convolutions(100), Op("native_call_gelu.out", 100, 1)]
+    sound, doubtful = (
+        describe_assessment(tmp_path / name, one(ops, latency_us=[latency_us] * 10))
+        for name, latency_us in (("sound", 200.0), ("doubtful", 120.0))
+    )
+    assert "F5 " in sound
+    assert "withheld" not in sound
+    assert "F5 " not in doubtful.replace("F5 is withheld", "")
+    assert "F5 is withheld: operator times and the timed latency differ by " in doubtful
+    assert "Measure again on a quiet machine." in doubtful
+    assert "No findings." not in doubtful
+
+
+def describe_assessment(folder: Path, run: Run) -> str:
+    brief = brief_of(assess_run(analyze_run(LoadedRun.load(write_run(folder, run)))))
+    return "\n".join([line.text for line in brief.headlines] + [p.text for p in brief.points])
+
+
+def test_a_command_repeats_what_the_program_was_made_of(tmp_path: Path) -> None:
+    """A model that takes `--input` was told to be exported without it, which exits 2."""
+    ops = [*convolutions(100), Op("native_call_gelu.out", 100, 1)]
+    operator = traced("o1", "gelu.out", "aten.gelu.default", instruction=1,
+                      rewrites=["half_activations"], reason="no rule")  # fmt: skip
+    path = write_run(tmp_path / "r", described(one(ops), [operator]))
+    identity = {"path": "my weights.pt", "sha256": "0" * 64, "size": 1}
+    options = {
+        "example_inputs": ["1x8x200", {"input": "ids=ids.npy", "sha256": "0" * 64}],
+        "weights": identity, "scopes": ["head=fp32"], "channels_last": True, "per_op_mode": False,
+        "memory_planning": "greedy", "rewrites": ["plain_views"],
+    }  # fmt: skip
+    export = {
+        "model": "Net", "backend": "xnnpack", "precision": "fp16", "options": options,
+        "source": {"origin": "net.py"}, "rewrites": [{"name": "plain_views", "operators": 1}],
+    }  # fmt: skip
+    (path / "export.json").write_text(json.dumps(export))
+    found = fired(describe_run(analyze_run(LoadedRun.load(path))))["F5"]
+    assert (
+        "`etprof export net.py:Net --input 1x8x200 --input ids=ids.npy --weights 'my weights.pt' "
+        "--dtype fp16 --channels-last --scope head=fp32 --rewrite plain_views,half_activations`"
+    ) in found.action
