@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,12 @@ def test_blocks_that_never_settle_are_seen(run: Path) -> None:
 
     change(run / "metrics.json", drift)
     assert state(run, "warm-up settled") == "failed"
+    # AND the flag that may mend it is named, but not to who has just given it
+    (advice,) = re.findall(r"Measure again[^.]*\.", " ".join(brief_text(run).split()))
+    assert advice == "Measure again with --warmup-steady."
+    edit_manifest(run, lambda d: [each.update(warmup_steady=True) for each in d["experiments"]])
+    (advice,) = re.findall(r"Measure again[^.]*\.", " ".join(brief_text(run).split()))
+    assert advice == "Measure again when the device is quiet."
 
 
 def set_states(run: Path, **fields: list[Any]) -> None:

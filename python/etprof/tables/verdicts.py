@@ -160,12 +160,15 @@ def describe_plainly(comparison: Comparison) -> str:
 
 
 def _measure_again(comparison: Comparison) -> str:
-    """Says how to measure again, where a flag can mend what is wrong with the measurement."""
+    """Says how to measure again: with the flag for a longer warm-up, unless it was given."""
     times = comparison.times
-    has_settled = times is None or not any(
+    is_unsettled = times is not None and any(
         check.name == WARM_UP and check.state == "failed" for check in times.validity.checks
     )
-    return "Measure again." if has_settled else "Measure again with --warmup-steady."
+    plans = (side.planned for side in (comparison.baseline, comparison.candidate))
+    if is_unsettled and not any(plan is not None and plan.warmup_steady for plan in plans):
+        return "Measure again with --warmup-steady."
+    return "Measure again when the device is quiet."
 
 
 def _what_changed(comparison: Comparison) -> str:

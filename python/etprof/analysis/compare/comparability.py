@@ -29,6 +29,12 @@ class Side:
     """Further runs of the same thing."""
 
     @property
+    def planned(self) -> Experiment | None:
+        """What was asked of the experiment; None where no manifest says so."""
+        experiments = self.provenance.experiments if self.provenance else ()
+        return next((plan for plan in experiments if plan.name == self.experiment.name), None)
+
+    @property
     def runs(self) -> tuple[Side, ...]:
         """The side in each of its runs."""
         return (self, *self.repeats)
@@ -95,22 +101,15 @@ def _profile(side: Side) -> str | None:
     return str(side.provenance.target["profile"] or "none")
 
 
-def _planned(side: Side) -> Experiment | None:
-    planned = side.provenance.experiments if side.provenance else ()
-    return next(
-        (experiment for experiment in planned if experiment.name == side.experiment.name), None
-    )
-
-
 def _cores(side: Side) -> str | None:
     """The cores that the experiment was bound to."""
-    planned = _planned(side)
+    planned = side.planned
     return None if planned is None else ",".join(map(str, planned.cpus)) or "any"
 
 
 def _warmup(side: Side) -> str | None:
     """What a launch does before it is timed."""
-    planned = _planned(side)
+    planned = side.planned
     if planned is None:
         return None
     steps = [f"{planned.warmup} inferences"]
@@ -120,7 +119,7 @@ def _warmup(side: Side) -> str | None:
 
 
 def _iterations(side: Side) -> str | None:
-    planned = _planned(side)
+    planned = side.planned
     return None if planned is None else f"{planned.iterations}"
 
 
