@@ -115,3 +115,12 @@ def test_a_member_before_the_beginning_of_the_file_is_damage(
     wheel.write_bytes(content)
     assert main(["doctor", "--library", str(wheel)]) == 4
     assert "is a damaged zip file" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_library_goes_with_no_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--target android` beside it was ignored, and exit code 0 said that the phone is ready."""
+    path = tmp_path / "lib.so"
+    path.write_bytes(library(*NAMES))
+    words = ["--target", "android", "--serial", "x"]
+    assert main(["doctor", "--library", str(path), *words]) == 2
+    assert "leave out --target and --serial" in capsys.readouterr().err

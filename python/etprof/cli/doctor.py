@@ -49,13 +49,17 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.tables.brief import AnswerLine, Brief
     from etprof.tables.machine import PARTS
 
-    if arguments.library is not None:
-        return _examine_library(arguments)
     target_options = {
         "serial": arguments.serial,
         "connect": arguments.connect,
         "runner": arguments.runner,
     }
+    if arguments.library is not None:
+        given = [name for name, value in target_options.items() if value]
+        if unused := [*(["target"] if arguments.target else []), *given]:
+            flags = " and ".join(f"--{name}" for name in unused)
+            raise UsageError(f"--library looks at one file alone; leave out {flags}")
+        return _examine_library(arguments)
     if arguments.target:
         findings = examine_target(arguments.target, target_options)
     elif any(target_options.values()):
