@@ -402,6 +402,26 @@ def test_a_config_of_a_model_has_no_placeholder_left(
     assert str(load_config(config).output_root).endswith("out_net/runs/emulator")
 
 
+@pytest.mark.parametrize(
+    ("model", "folder"),
+    [("net.py:Net", "out_Net"), ("n_fp16.pte", "out_Mine"), ("toy_cnn", "out_toy_cnn")],
+)
+def test_a_config_keeps_runs_where_profile_does(
+    model: str,
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One model had two folders: `profile` names them after the model, the config after the file."""
+    monkeypatch.chdir(tmp_path)
+    export = {"model": "Mine", "backend": "xnnpack", "precision": "fp16"}
+    Path("n_fp16.pte").write_bytes(b"program")
+    Path("n_fp16.pte.json").write_text(json.dumps(export))
+    assert main(["config", "init", "--template", "linux", "--model", model]) == 0
+    assert json.loads(capsys.readouterr().out)["output_root"] == f"{folder}/runs/linux"
+
+
 def test_a_valid_config_is_told_with_its_experiments_and_ends_well(
     good: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,18 +61,29 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _name_of(model: str) -> str:
+    """Names the model as `etprof profile` does, so that both keep its runs in one folder."""
+    from etprof.export.request import ExportRequest
+    from etprof.run.program import load_export_manifest
+
+    if not model.endswith(".pte"):
+        return ExportRequest(model).model_name()
+    manifest = load_export_manifest(Path(model))
+    return manifest.model if manifest else Path(model).stem
+
+
 def _init(arguments: argparse.Namespace) -> int:
     """Prints or writes a template."""
     from etprof.base.atomic import write_text
     from etprof.base.errors import OutputError
     from etprof.base.json_input import parse_json
     from etprof.config import read_installed
+    from etprof.run.directory import runs_folder
 
     text = read_installed(f"templates/{arguments.template}_template.json")
     if arguments.model:
         template = parse_json(text)
-        # Where the runs go follows from the model, as it does for `etprof profile`.
-        folder = f"out_{Path(arguments.model).stem}"
+        folder = runs_folder(_name_of(arguments.model), "any").parts[0]
         root = template["output_root"].replace("REPLACE_WITH_OUTPUT", folder)
         filled = {**template, "model": arguments.model, "output_root": root}
         text = json.dumps(filled, indent=2) + "\n"
