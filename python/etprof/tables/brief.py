@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from etprof.analysis.compare.comparison import EMULATED
 from etprof.base.units import count_of, format_value
 from etprof.tables import comparisons, findings, operators, verdicts
 from etprof.tables.report import comparison_headline
@@ -106,13 +107,16 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
         headlines.append(AnswerLine(withheld, "yellow"))
     pairs = list(_further_pairs(assessment))
     headlines += pairs[:_MOST_PAIRS]
+    notes = verdicts.notes_of(assessment)
+    # The warning and the verdict have said so.
+    notes = [note for note in notes if not (warning and note == EMULATED)]
     groups = _top_groups(assessment)
     if not groups and not withheld:
         headlines.append(AnswerLine("No findings."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
-        lines=(*pairs[_MOST_PAIRS:], *_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
+        lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=tuple(ends),
     )  # fmt: skip
 
 

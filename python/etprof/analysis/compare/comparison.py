@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
+EMULATED = "times under emulation mean nothing; only structure and kernels are compared"
 InTurns: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
 """Positions of the operator launches of both sides that were made in turns, pair by pair."""
 
@@ -462,7 +463,7 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     if unknown:
         notes.append(f"whether the sides agree in {', '.join(unknown)} is not known")
     if not (baseline.run.is_timed and candidate.run.is_timed):
-        notes.append("times under emulation mean nothing; only structure and kernels are compared")
+        notes.append(EMULATED)
         return notes
     before, after = baseline.experiment.metrics, candidate.experiment.metrics
     if before is None or after is None:

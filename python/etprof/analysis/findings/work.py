@@ -22,7 +22,14 @@ from etprof.analysis.findings.finding import (
 from etprof.analysis.split.work import packing_bytes
 from etprof.backends.backend import MATMUL
 from etprof.base.text import layer_or_label
-from etprof.base.units import count_of, format_count, format_ratio, format_share, format_size
+from etprof.base.units import (
+    count_of,
+    first_texts,
+    format_count,
+    format_ratio,
+    format_share,
+    format_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +99,8 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
         sum(getattr(operator, of) for operator in expensive) for of in ("moves", "products")
     )
     columns = max(operator.first.tile.columns for operator in expensive)
+    layers = first_texts([subject.name_of(operator.first.operator) for operator in expensive], 3)
+    where = "" if subject.is_timed else "on a device, "
     return Finding(
         title="Packing costs as much as the product",
         severity="note",
@@ -101,8 +110,9 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
             f"outer products, at a vector length of {expensive[0].first.svl_bits} bits."
         ),
         action=(
-            f"join layers that read the same input: each packed row serves {columns} columns, so "
-            "twice the outputs halve the packing; compare the latency with SME off"
+            f"{', '.join(layers)}: join with layers that read the same input; each packed row serves "
+            f"{columns} columns, so twice the outputs halve the packing; {where}compare the latency "
+            "with SME off"
         ),
         evidence=tuple(
             EvidenceRow(
