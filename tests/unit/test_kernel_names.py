@@ -82,6 +82,8 @@ def test_a_depthwise_kernel_has_a_level(filter_and_tile: str, tile: str | None) 
         ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa", (32, 32), (8, 8)),
         # Four groups of four vectors at most, and no more groups than there are columns for.
         ("kai_run_matmul_clamp_f16_f16_f16p2vlx2b_1x16vl_sme2_dot", (1, 64), (1, 16)),
+        ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_qmx_mopa", (32, 32), (8, 8)),
+        ("kai_run_matmul_clamp_f32_f32p8vsx1_f32p8vsx1_8vsx8vs_sme1_mopa", (32, 32), (8, 8)),
         ("kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x8vl_sme_mla", (1, 32), (1, 8)),
         ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm", None, None),
         ("kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme", None, None),
@@ -115,6 +117,9 @@ def test_every_sme_product_says_its_tile() -> None:
         ("kai_run_rhs_pack_nxk_qsi4cxps1s0_qsu4cxs1s0_neon", "neon"),
         ("kai_run_lhs_quant_pack_qai8dxp_f32", None),
         ("kai_run_matmul_f16_f16_f16p2vlx2b_1x16vl_sme2p1_dot", "sme2"),
+        ("kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme1_mopa", "sme"),
+        ("kai_run_matmul_clamp_f32_qai8dxp1x4_qsi4cxp4vlx4_1x4vl_sme1_sdot", "sme"),
+        ("kai_run_imatmul_clamp_f32_f32p2vlx1_f32p2vlx1b_2vlx2vl_qmx_mopa", "sme"),
     ],
 )
 def test_sme2_never_counts_as_sme(name: str, level: str | None) -> None:

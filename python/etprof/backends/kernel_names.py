@@ -18,18 +18,24 @@ LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
 """One word each for how fast a path it is, the fastest first."""
 SME_LEVELS: Final = frozenset(LEVELS[:2])
 XNNPACK_PREFIX: Final = "xnn_"
-_ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
+_ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme1", "qmx", "sme2", "sme2p1")
+_LEVEL_OF_ENGINE: Final = {"sme1": "sme", "qmx": "sme", "sme2p1": "sme2"}
+"""Newer spellings: KleidiAI writes `sme1` where it has a kernel for SME2 too, and `qmx` where it is
+tuned for Qualcomm's cores, whose unit has SME and not SME2 (github.com/qualcomm/kleidiai)."""
 _SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
 _TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?|\d+xc")
 _FILTER: Final = re.compile(r"\d+x\d+|(?:s\d+)+")
 """Filter and stride, as `3x3_s1`, which stand before the tile of a depthwise convolution."""
-_TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<scaled>vl)?")
+_TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<unit>vl|vs)?")
 _SIDES: Final = 2
 _ACCUMULATOR_BITS: Final = 32
+_UNIT_BITS: Final = {"vl": _ACCUMULATOR_BITS, "vs": 128}
+"""Of the vector, for each row or column: `vl` counts accumulators, `vs` is the architecture's vscale,
+as kai_get_sme_vscale of kai/kai_common.h."""
 _WIDTHS: Final = {"1x16vl": "1x4vl", "1x8vl": "1x2vl"}
 """Products of one row take up to four groups of columns in turn, and no more groups than there are:
 `Width 1` to `Width 4` of kai/ukernels/matmul/matmul_clamp_*/*_1x16vl_*_asm.S and *_1x8vl_*_asm.S."""
-_PANEL: Final = re.compile(r"p(?:sb)?(\d+)vlx\d+")
+_PANEL: Final = re.compile(r"p(?:sb)?(?P<count>\d+)(?P<unit>vl|vs)x\d+")
 """Rows of the left side or columns of the right one that stand together in a packed buffer."""
 _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
@@ -65,7 +71,7 @@ class KernelName:
     inputs: tuple[str, ...]
     """Data types of what it reads, left before right."""
     engine: str | None
-    """Instruction set: `neon`, `sve…`, `sme`, `sme2…`."""
+    """Instruction set: `neon`, `sve…`, `sme`, `sme1`, `qmx`, `sme2…`."""
     instruction: str | None
     """The feature that sets it apart, such as `mopa`, `dot`, `dotprod` or `i8mm`."""
     tile: str | None
@@ -77,7 +83,7 @@ class KernelName:
         """One of `LEVELS`, or another engine; None where the name says none."""
         if self.engine == "neon" and self.instruction in {"dotprod", "i8mm"}:
             return self.instruction
-        return "sme2" if self.engine == "sme2p1" else self.engine
+        return _LEVEL_OF_ENGINE.get(self.engine or "", self.engine)
 
     @property
     def is_packing(self) -> bool:
@@ -183,16 +189,15 @@ def tile_of(name: str, svl_bits: int | None) -> ProductTile | None:
     parsed = parse_kernel_name(name)
     written = (parsed.tile if is_product(name) and parsed.level in SME_LEVELS else None) or ""
     sides = [_TILE_SIDE.fullmatch(side) for side in _WIDTHS.get(written, written).split("x")]
-    vector = (svl_bits or 0) // _ACCUMULATOR_BITS
-    extents = [int(s["count"]) * (vector if s["scaled"] else 1) for s in sides if s]
-    form, panels = _FORMATS.get(next(iter(parsed.inputs), "")), _PANEL.findall(name)
+    extents = [_extent(side, svl_bits) for side in sides if side]
+    form, panels = _FORMATS.get(next(iter(parsed.inputs), "")), list(_PANEL.finditer(name))
     output_bytes = _OUTPUT_BYTES.get(parsed.destination or "")
     if len(extents) != _SIDES or not all(extents) or not (form and panels and output_bytes):
         return None
     right_bits = 4 if parsed.inputs[-1].startswith("qsi4") else form.bits
     return ProductTile(
         rows=extents[0], columns=extents[1], step=_ACCUMULATOR_BITS // form.bits, depth=form.depth,
-        packs_left=extents[0] > 1 or bool(form.row_bytes), panel=int(panels[-1]) * vector, right_bits=right_bits, column_bytes=form.column_bytes,
+        packs_left=extents[0] > 1 or bool(form.row_bytes), panel=_extent(panels[-1], svl_bits), right_bits=right_bits, column_bytes=form.column_bytes,
         output_bytes=output_bytes,
     )  # fmt: skip
 
@@ -206,14 +211,20 @@ def packed_bytes(name: str, sizes: tuple[int, ...], svl_bits: int | None) -> int
     of = dict(zip(size_arguments(name), sizes, strict=False))
     kind = parsed.destination or ""
     form = _FORMATS.get(_FORMAT_OF_PACKING.get(kind, kind)) if parsed.is_packing and of else None
-    panels = _PANEL.findall(name)
-    panel = int(panels[-1]) * (svl_bits or 0) // _ACCUMULATOR_BITS if panels else of.get("mr", 0)
+    panels = list(_PANEL.finditer(name))
+    panel = _extent(panels[-1], svl_bits) if panels else of.get("mr", 0)
     if form is None or not panel:
         return None
     is_left = "m" in of
     count = round_up(of["m"] if is_left else of["n"], panel) * of.get("groups", 1)
     extra_bytes = form.row_bytes if is_left else form.column_bytes
     return count * (packed_depth(name, sizes) * form.bits // 8 + extra_bytes)
+
+
+def _extent(match: re.Match[str], svl_bits: int | None) -> int:
+    """Rows or columns of a side of a tile or panel; 0 where it scales with an unknown vector."""
+    bits = _UNIT_BITS.get(match["unit"] or "")
+    return int(match["count"]) * ((svl_bits or 0) // bits if bits else 1)
 
 
 def packed_depth(name: str, sizes: tuple[int, ...]) -> int:
@@ -232,7 +243,7 @@ def round_up(value: int, multiple: int) -> int:
 
 def _tile(buffers: list[str]) -> str | None:
     """The tile of packed inputs, for older names without it: `f32p2vlx1` makes `2vl` of a side."""
-    sides = [re.search(r"p(\d+vl)x", buffer) for buffer in buffers]
+    sides = [re.search(r"p(\d+v[ls])x", buffer) for buffer in buffers]
     return (
         "x".join(side[1] for side in sides if side) if len(sides) == _SIDES and all(sides) else None
     )
