@@ -30,8 +30,7 @@ _TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<unit>vl|vs)?")
 _SIDES: Final = 2
 _ACCUMULATOR_BITS: Final = 32
 _UNIT_BITS: Final = {"vl": _ACCUMULATOR_BITS, "vs": 128}
-"""Of the vector, for each row or column: `vl` counts accumulators, `vs` is the architecture's vscale,
-as kai_get_sme_vscale of kai/kai_common.h."""
+"""Of the vector, for each row or column: `vl` counts accumulators, `vs` the architecture's vscale."""
 _WIDTHS: Final = {"1x16vl": "1x4vl", "1x8vl": "1x2vl"}
 """Products of one row take up to four groups of columns in turn, and no more groups than there are:
 `Width 1` to `Width 4` of kai/ukernels/matmul/matmul_clamp_*/*_1x16vl_*_asm.S and *_1x8vl_*_asm.S."""
