@@ -101,7 +101,6 @@ class _Architecture:
 
         torch.manual_seed(0)
         config = AutoConfig.for_model(self.kind, **ARCHITECTURES[self.kind])
-        config._attn_implementation = "eager"
         network = First(AutoModel.from_config(config).eval())
         if any(isinstance(each, nn.BatchNorm2d) for each in network.modules()):
             # The zoo's own way to let a signal through; its package is beside this folder.

@@ -61,7 +61,7 @@ MISTAKES = {
         ("export", "toy_cnn", "--dtype", "fp17"),
         2,
         (
-            "unknown precision 'fp17'; choose one of fp32, fp16, bf16, int8, int8_per_tensor, int8_dynamic, "
+            "unknown precision 'fp17'; did you mean 'fp16'? choose one of fp32, fp16, bf16, int8, int8_per_tensor, int8_dynamic, "
             "8da4w, 8da4w_channel, 8da4w_b<BLOCK>"
         ),
     ),

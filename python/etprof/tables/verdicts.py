@@ -442,10 +442,10 @@ def alarm_of(run: RunAnalysis) -> str | None:
 
 def withheld_findings(assessment: Assessment) -> str:
     """Says which findings are not shown since their times do not hold; empty where none are."""
-    experiment = assessment.primary.experiment
-    rules = assessment.primary_findings.withheld
+    rules = assessment.primary_findings.withheld if assessment.is_split else ()
     if not rules:
         return ""
+    experiment = assessment.primary.experiment
     verb = "is" if len(rules) == 1 else "are"
     return (
         f"{', '.join(rules)} {verb} withheld: operator times and the timed latency differ by "
