@@ -23,10 +23,16 @@ FEW = ("--threads", "1", "--blocks", "6", "--min-seconds", "0.02")
 
 
 def measured(folder: Path, first: Path, second: Path) -> Comparison:
-    done = etprof(folder, "profile", first, "--against", second, *FEW, "--out", folder / "run")
-    assert done.exit_code == 0, done.stderr
-    assessment = assess_run(analyze_run(Run.load(folder / "run")))
-    (comparison,) = assessment.comparisons
+    """Measures again while operator times and latency disagree: the machine was busy for a moment."""
+    for trial in range(4):
+        run = folder / f"run{trial}"
+        done = etprof(folder, "profile", first, "--against", second, *FEW, "--out", run)
+        assert done.exit_code == 0, done.stderr
+        assessment = assess_run(analyze_run(Run.load(run)))
+        (comparison,) = assessment.comparisons
+        sides = (comparison.baseline, comparison.candidate)
+        if not any(side.experiment.is_in_doubt for side in sides):
+            break
     assert all(check.is_within for check in assessment.outputs)
     assert Counter(check.against for check in assessment.outputs)["eager"] == 2
     return comparison

@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 def test_what_doubtful_times_would_say_is_withheld_by_name(tmp_path: Path) -> None:
     """The one finding that explained 99 % of a run was left out, and nothing said so."""
-    ops = [*convolutions(100), Op("native_call_gelu.out", 100, 1)]
+    layout = Op("Transpose (ND, X32) #1", 50)
+    ops = [*convolutions(100), layout, Op("native_call_gelu.out", 100, 1)]
     sound, doubtful = (
         describe_assessment(tmp_path / name, one(ops, latency_us=[latency_us] * 10))
-        for name, latency_us in (("sound", 200.0), ("doubtful", 120.0))
+        for name, latency_us in (("sound", 250.0), ("doubtful", 150.0))
     )
     assert "F5 " in sound
     assert "withheld" not in sound
-    assert "F5 " not in doubtful.replace("F5 is withheld", "")
-    assert "F5 is withheld: operator times and the timed latency differ by " in doubtful
+    assert "to gain" in sound
+    assert "F2d is withheld: operator times and the timed latency differ by " in doubtful
+    # AND what is outside the delegate is so in a noisy run too; what that costs is not known
+    assert "F5 Operators fall back to portable kernels" in doubtful
+    assert "to gain" not in doubtful
     assert "Measure again on a quiet machine." in doubtful
     assert "No findings." not in doubtful
 

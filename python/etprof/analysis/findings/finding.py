@@ -133,6 +133,8 @@ class Subject:
     """The reference's model, or its experiment where the model is not known."""
     precision_rivals: tuple[Comparison, ...] = ()
     """The same model at another precision as the baseline, this experiment as the candidate."""
+    leaves_times_out: bool = False
+    """Its times disagree with each other: what is asked of it is asked without them."""
 
     @property
     def name(self) -> str:
@@ -152,7 +154,8 @@ class Subject:
     @property
     def is_timed(self) -> bool:
         """Whether its operators have times, and those are performance."""
-        return self.run.run.is_timed and self.split.times is not None
+        is_timed = self.run.run.is_timed and self.split.times is not None
+        return is_timed and not self.leaves_times_out
 
     @property
     def total_ns(self) -> float:
@@ -388,12 +391,19 @@ class Rule:
         need = self.needs(subject)
         if not need or (self.is_timed and not subject.is_timed):
             return RuleAnswer(is_asked=False)
-        finding = self.find(subject, need) if self.takes_need else self.find(subject)
+        finding = self._find(subject, need)
         rests_on_split = finding and finding.claims and EVERYTHING not in finding.claims
         if rests_on_split and subject.insight.experiment.is_in_doubt:
-            return RuleAnswer(is_asked=False, is_withheld=True)
+            if self.is_timed:
+                return RuleAnswer(is_asked=False, is_withheld=True)
+            # What is outside the delegate is so in a noisy run too: without what it would gain.
+            finding = self._find(replace(subject, leaves_times_out=True), need)
+            finding = finding and replace(finding, claims={})
         named = finding and replace(finding, rule=self.name, experiment=subject.name)
         return RuleAnswer(is_asked=True, finding=named)
+
+    def _find(self, subject: Subject, need: object) -> Finding | None:
+        return self.find(subject, need) if self.takes_need else self.find(subject)
 
 
 RULES: Final[dict[str, Rule]] = {}
