@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -241,7 +241,7 @@ class TeamYear:
 
 
 def summarise_year(year: TeamYear, folder: Path) -> dict[str, object]:
-    """Returns a year's figures by their names."""
+    """Returns a year's figures by their names; what is so many of so many is a pair."""
     tally = year.tally
     pairs = [(change, change.found_at.get(device))
              for change in year.changes for device in _devices_of(change)]  # fmt: skip
@@ -256,14 +256,15 @@ def summarise_year(year: TeamYear, folder: Path) -> dict[str, object]:
     with open_store(folder / "year.sqlite") as store:
         site = export_site(store, folder / "pages")
     return {
-        "changes of 10 % or more found within 3 runs": f"{len(large) - len(late)} of {len(large)}",
-        "smaller ones found": f"{sum(f is not None for c, f in pairs if (c, f) not in large)} of "
-        f"{len(pairs) - len(large)}",
-        "regression's commit or its neighbour named": f"{sum(named)} of {len(named)}",
+        "changes of 10 % or more found within 3 runs": (len(large) - len(late), len(large)),
+        "smaller ones found": (
+            sum(f is not None for c, f in pairs if (c, f) not in large), len(pairs) - len(large)
+        ),
+        "regression's commit or its neighbour named": (sum(named), len(named)),
         "days to detection, mean": round(float(np.mean(delays)) * DAYS_A_COMMIT, 1),
         "checks red for a reason": tally.right,
         "wrong alarms in twelve months": len(tally.wrong),
-        "reruns of planted regressions that turned green": f"{tally.green_reruns} of {tally.reruns}",
+        "reruns of planted regressions that turned green": (tally.green_reruns, tally.reruns),
         "store, MiB": round((folder / "year.sqlite").stat().st_size / 2**20, 1),
         "seconds a check takes, median and most": [
             round(float(np.median(tally.seconds)), 2), round(max(tally.seconds), 2)
@@ -273,19 +274,25 @@ def summarise_year(year: TeamYear, folder: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
-def add_years(years: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def add_years(years: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Returns the counts of several years together, by their names."""
     summed: dict[str, object] = {"years": len(years)}
-    for name in years[0]:
+    for name, value in years[0].items():
         values = [year[name] for year in years]
-        pairs = [str(value).split(" of ") for value in values]
-        if all(len(pair) == 2 for pair in pairs):
-            summed[name] = " of ".join(
-                str(sum(map(int, column))) for column in zip(*pairs, strict=True)
-            )
+        if isinstance(value, tuple):
+            summed[name] = tuple(map(sum, zip(*values, strict=True)))
         elif name in _COUNTS:
-            summed[name] = sum(int(str(value)) for value in values)
+            summed[name] = sum(values)
     return summed
+
+
+def render(figures: Mapping[str, object]) -> str:
+    """Returns figures as JSON; a pair is so many of so many."""
+    texts = {
+        name: " of ".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in figures.items()
+    }
+    return json.dumps(texts, indent=2)
 
 
 def _devices_of(change: PlantedChange) -> list[str]:
@@ -312,9 +319,9 @@ def main() -> None:
                 year = TeamYear(store, seed)
                 year.run()
             years.append(summarise_year(year, folder))
-            print(json.dumps({"seed": seed, **years[-1]}, indent=2), flush=True)
+            print(render({"seed": seed, **years[-1]}), flush=True)
     if len(years) > 1:
-        print(json.dumps(add_years(years), indent=2))
+        print(render(add_years(years)))
 
 
 if __name__ == "__main__":

@@ -278,8 +278,8 @@ class Config(ProgramConfig, WholeModel):
         """The run directory."""
         if self.output_root is not None:
             return self.output_root
-        model = self.named_model and ExportRequest(split_precision(self.named_model)[0])
-        name = model.model_name() if model else describe_program(self.model).name
+        named = self.named_model
+        name = ExportRequest.short_name(named) if named else describe_program(self.model).name
         return runs_folder(name, kind_of(self.target.kind).name)
 
     def models_to_export(self) -> list[str]:

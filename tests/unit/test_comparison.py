@@ -208,8 +208,8 @@ def test_unlike_sides_are_refused_by_name(tmp_path: Path) -> None:
     assert str(refusal.value) == (
         f"{tmp_path}/one:off and {tmp_path}/other:sme2 were measured under different "
         "conditions: they differ in threads (1 against 4); inputs (aaaaaaaaaaaa against cccccccccccc); "
-        "runner (build_type=Release against build_type=Debug); measure them under the same, or "
-        "compare them anyway with --allow threads --allow inputs --allow runner"
+        "runner (build_type=Release against build_type=Debug); measure them under the same "
+        "conditions, or compare them anyway with --allow threads --allow inputs --allow runner"
     )
     refuse_unlike(before, after, ["threads", "inputs", "device", "runner"])
 

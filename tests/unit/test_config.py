@@ -404,7 +404,13 @@ def test_a_config_of_a_model_has_no_placeholder_left(
 
 @pytest.mark.parametrize(
     ("model", "folder"),
-    [("net.py:Net", "out_Net"), ("n_fp16.pte", "out_Mine"), ("toy_cnn", "out_toy_cnn")],
+    [
+        ("net.py:Net", "out_Net"),
+        ("net.py:Net:fp16", "out_Net"),
+        ("n_fp16.pte", "out_Mine"),
+        ("toy_cnn", "out_toy_cnn"),
+        ("toy_cnn:int8", "out_toy_cnn"),
+    ],
 )
 def test_a_config_keeps_runs_where_profile_does(
     model: str,

@@ -27,18 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.cli import build_parser
 
     parser = build_parser()
-    _complete_files(parser)
+    for action in parser.all_actions():
+        if action.type is Path:
+            # A flag that takes a path completes the names of files.
+            setattr(action, "complete", shtab.FILE)  # noqa: B010 - shtab's own attribute
     print(shtab.complete(parser, shell=arguments.shell), end="")
     return 0
-
-
-def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """Makes every flag that takes a path complete the names of files."""
-    import shtab
-
-    for action in parser._actions:  # argparse has no other way to its flags
-        if isinstance(action, argparse._SubParsersAction):
-            for choice in action.choices.values():
-                _complete_files(choice)
-        elif action.type is Path:
-            setattr(action, "complete", shtab.FILE)  # noqa: B010 - shtab's own attribute

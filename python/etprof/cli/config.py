@@ -67,7 +67,7 @@ def _name_of(model: str) -> str:
     from etprof.run.program import load_export_manifest
 
     if not model.endswith(".pte"):
-        return ExportRequest(model).model_name()
+        return ExportRequest.short_name(model)
     manifest = load_export_manifest(Path(model))
     return manifest.model if manifest else Path(model).stem
 
@@ -83,9 +83,8 @@ def _init(arguments: argparse.Namespace) -> int:
     text = read_installed(f"templates/{arguments.template}_template.json")
     if arguments.model:
         template = parse_json(text)
-        folder = runs_folder(_name_of(arguments.model), "any").parts[0]
-        root = template["output_root"].replace("REPLACE_WITH_OUTPUT", folder)
-        filled = {**template, "model": arguments.model, "output_root": root}
+        root = runs_folder(_name_of(arguments.model), Path(template["output_root"]).name)
+        filled = {**template, "model": arguments.model, "output_root": str(root)}
         text = json.dumps(filled, indent=2) + "\n"
     if arguments.out is None:
         print(text, end="")

@@ -152,11 +152,16 @@ class CommandParser(argparse.ArgumentParser):
 
     def all_flags(self) -> list[str]:
         """Returns the flags of this command and of those below it."""
-        flags = list(self._option_string_actions)
-        for action in self._actions:
+        return [flag for action in self.all_actions() for flag in action.option_strings]
+
+    def all_actions(self) -> Iterator[argparse.Action]:
+        """Yields the arguments of this command and of those below it."""
+        for action in self._actions:  # argparse has no other way to them
             if isinstance(action, argparse._SubParsersAction):
-                flags += [flag for parser in action.choices.values() for flag in parser.all_flags()]
-        return flags
+                for parser in action.choices.values():
+                    yield from parser.all_actions()
+            else:
+                yield action
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing all flags and leaving."""

@@ -230,6 +230,11 @@ class ExportRequest:
         """Returns the parts in another precision; raises UsageError for what is none."""
         return parse_scopes(self.options.scopes)
 
+    @classmethod
+    def short_name(cls, text: str) -> str:
+        """Names the model of MODEL or MODEL:PRECISION, as the folders of its runs do."""
+        return cls(split_precision(text)[0]).model_name()
+
     def model_name(self) -> str:
         """Returns the name used in file names: the registered one, the class's, or the file's."""
         if families.find_family(self.model) is not None:

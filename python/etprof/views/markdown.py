@@ -108,7 +108,7 @@ def _findings(report: Report) -> Iterator[str]:
         yield f"- {_said(group.lead)}"
         if group.lead.action:
             yield f"  Do: {escape(group.lead.action)}."
-        yield f"  Explained in {group.lead.guide} (`etprof docs findings`)."
+        yield f"  Explained in {group.lead.guide} (`{group.lead.guide_command}`)."
         yield from (f"  - {_said(finding)}" for finding in group.others)
     if not report.findings:
         yield "No findings."

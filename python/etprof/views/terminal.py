@@ -96,8 +96,7 @@ def _describe(experiment: ExperimentAnalysis) -> str:
 
 
 def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
-    name = groups[0].lead.guide.partition(".md")[0].rpartition("/")[2]
-    return folded_text(("Findings", "bold"), f", explained by `etprof docs {name}`")
+    return folded_text(("Findings", "bold"), f", explained by `{groups[0].lead.guide_command}`")
 
 
 def _finding(group: FindingGroup) -> FoldedText:

@@ -270,7 +270,7 @@ def refuse_unlike(baseline: Side, candidate: Side, allowed: Collection[str]) -> 
         flags = " ".join(f"--allow {difference.field}" for difference in refused)
         msg = (
             f"{baseline.label} and {candidate.label} were measured under different conditions: they differ in "
-            f"{'; '.join(map(str, refused))}; measure them under the same, or compare them anyway with "
+            f"{'; '.join(map(str, refused))}; measure them under the same conditions, or compare them anyway with "
             f"{flags}"
         )
         before, after = (_of_model(side, "name") for side in (baseline, candidate))

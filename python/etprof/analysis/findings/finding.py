@@ -108,6 +108,11 @@ class Finding:
         """Where the rule is explained."""
         return f"{GUIDE}#{self.rule.lower()}"
 
+    @property
+    def guide_command(self) -> str:
+        """The command that prints that page where no docs are at hand."""
+        return f"etprof docs {GUIDE.rpartition('/')[2].removesuffix('.md')}"
+
 
 @dataclass(frozen=True)
 class ReferenceAnswer:
