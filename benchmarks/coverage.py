@@ -25,7 +25,7 @@ from etprof.history.ingest import metric_of
 from etprof.history.metric_names import HEADLINE, METRICS
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import Metric
-from etprof.measuring.plan import Experiment, Settings, draw_blocks
+from etprof.measuring.plan import Experiment, Settings, draw_blocks, draw_rounds
 from etprof.statistics.change_points import LEAST_RUNS, find_change_points
 from etprof.statistics.effect import DEFAULT_MARGIN, effect_of_runs, estimate_effect, took_turns
 from etprof.statistics.order_statistics import LEAST_VALUES
@@ -314,7 +314,7 @@ def _simulate_table(
     """Operators share the noise of their launch, and each has a quarter of it of its own."""
     covered = wrong = of_class = found = 0
     for seed in range(trials):
-        rounds = draw_blocks(SIDES, Settings(seed=seed), launches, "operators")
+        rounds = draw_rounds(SIDES, Settings(seed=seed), launches)
         order = np.array([launch.experiment.name for piece in rounds for launch in piece])
         own = SPREAD / 4 * random.normal(size=(order.size, OPERATORS))
         common = noise(random, order.size)[:, None]

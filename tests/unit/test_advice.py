@@ -22,13 +22,16 @@ def test_what_doubtful_times_would_say_is_withheld_by_name(tmp_path: Path) -> No
     """The one finding that explained 99 % of a run was left out, and nothing said so."""
     layout = Op("Transpose (ND, X32) #1", 50)
     ops = [*convolutions(100), layout, Op("native_call_gelu.out", 100, 1)]
+    outside = traced("o1", "gelu.out", "aten.gelu.default", instruction=1, rewrites=["plain_views"])
     sound, doubtful = (
-        describe_assessment(tmp_path / name, one(ops, latency_us=[latency_us] * 10))
+        describe_assessment(
+            tmp_path / name, described(one(ops, latency_us=[latency_us] * 10), [outside])
+        )
         for name, latency_us in (("sound", 250.0), ("doubtful", 150.0))
     )
     assert "F5 " in sound
     assert "withheld" not in sound
-    assert "to gain" in sound
+    assert "about 99.6 µs to gain" in sound
     assert "F2d is withheld: operator times and the timed latency differ by " in doubtful
     # AND what is outside the delegate is so in a noisy run too; what that costs is not known
     assert "F5 Operators fall back to portable kernels" in doubtful

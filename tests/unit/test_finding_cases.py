@@ -167,7 +167,7 @@ def test_an_experiment_without_times_in_a_timed_run_is_no_defect(rule: str, tmp_
     (found,) = (each for each in evaluate_run(run) if each.experiment == "e")
     without_times = {"F5", "F10", "F13", "F15", "F16", "F17", "F19", "F20", "F21", "F22", "F23"}
     assert fired(found) <= without_times
-    assert not any(each.gain_ns for each in found.findings)
+    assert not any(each.gain_ns or each.time_ns for each in found.findings)
     # As the run's other half, and as what another is set beside.
     beside_timed = insight(tmp_path / "other", CASES[rule][0])
     assert findings_of(beside_timed, reference=run).reference_answers == ()

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from etprof.analysis.findings.commands import command_in
 from etprof.base.text import as_operand, command_line
 from etprof.cli import build_parser
 from etprof.cli.optimize import _sentences
 from etprof.run.manifest import resume_hint
-from etprof.tables.findings import command_in
 from etprof.tables.machine import EMULATOR_PARTS
 from etprof.targets.policy import RequiredPart
 from etprof.views.fitting import fold

@@ -242,6 +242,27 @@ def test_operator_launches_are_replicated_and_interleaved() -> None:
     assert repetitions(Launch(ON, "operators", 0), settings, is_timed=False)[0] == 12
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_side_comes_first_in_more_operator_rounds_than_another(seed: int) -> None:
+    """N3-1: the first launch of a round is slower, and one side came first in four rounds of six."""
+    settings = Settings(blocks=6, operator_launches=6, seed=seed)
+    third = Experiment(name="third", sme="sme1")
+    rounds = plan([ON, OFF, third], settings, counting()).splits
+    places = [{each.experiment.name: i for i, each in enumerate(piece)} for piece in rounds]
+    for one, other in (("on", "off"), ("on", "third"), ("off", "third")):
+        assert sum(place[one] < place[other] for place in places) == 3
+
+
+def test_operator_rounds_follow_the_seed() -> None:
+    def orders(seed: int) -> list[list[str]]:
+        settings = Settings(blocks=6, operator_launches=6, seed=seed)
+        planned = plan([ON, OFF], settings, counting())
+        return [[each.experiment.name for each in piece] for piece in planned.splits]
+
+    assert orders(3) == orders(3)
+    assert len({str(orders(seed)) for seed in range(8)}) > 1
+
+
 def test_a_block_is_one_piece() -> None:
     """T7: the budget was looked at between launches of one block, so it could be cut."""
     planned = plan([ON, OFF, TRACE], Settings(blocks=5), counting())

@@ -15,6 +15,7 @@ from docs import json_figures
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etprof.analysis.findings.commands import command_in
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.base.units import format_duration, format_interval, format_ratio, format_ratio_ends
 from etprof.bench.matrix import DeviceEntry, MatrixMeasurement, ModelEntry
@@ -25,7 +26,6 @@ from etprof.run.optimization import Optimization
 from etprof.run.peaks import Peaks
 from etprof.run.program import ExportManifest
 from etprof.tables import findings, report
-from etprof.tables.findings import command_in
 from etprof.views.json_figures import DOCUMENTS
 from tests.golden.runs import page_text
 from tests.json_numbers import numbers_in, numbers_of, undeclared, without_figure

@@ -53,6 +53,7 @@ def report_run(
 ) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
+    from etprof.analysis.findings.commands import command_in
     from etprof.analysis.run_analysis import analyze_run
     from etprof.cli.analyze import full_output_hint, show_assessment
     from etprof.cli.output import exit_code_of
@@ -60,7 +61,7 @@ def report_run(
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
     from etprof.tables.brief import UnbrokenLine
-    from etprof.tables.findings import best_suggestion, command_in
+    from etprof.tables.findings import best_suggestion
     from etprof.targets.peaks import with_peaks
 
     run = with_peaks(Run.load(run_directory, strict=False, with_reference=True))

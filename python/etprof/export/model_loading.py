@@ -55,6 +55,10 @@ def load_methods(
     except EtprofError:
         raise
     except ModuleNotFoundError as error:
+        if error.name is None:
+            # Not Python's own: a package that is here failed to load one of its parts.
+            msg = f"model {model_name!r} cannot be created: {error}; {_innermost(error)}"
+            raise ExportError(msg) from error
         needed = " ".join(getattr(model, "requirements", ())) or error.name
         msg = f"model {model_name!r} needs a package that is missing here: pip install {needed}"
         raise ExportError(msg) from error
@@ -62,6 +66,13 @@ def load_methods(
     except Exception as error:
         msg = f"model {model_name!r} cannot be created: {type(error).__name__}: {error}"
         raise ExportError(msg) from error
+
+
+def _innermost(error: BaseException) -> str:
+    """Returns what an error began with, such as `RuntimeError: operator nms does not exist`."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return f"it began with {type(error).__name__}: {error}"
 
 
 def load_constants(model_name: str) -> dict[str, int]:

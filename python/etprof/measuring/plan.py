@@ -150,7 +150,7 @@ def plan(
     if ignored:
         settings_text = ", ".join(sorted(ignored))
         notes.append(f"{settings_text}: without effect, for {target.platform} proves no times")
-    rounds = draw_blocks(split, settings, launches, "operators")
+    rounds = draw_rounds(split, settings, launches)
     if not is_timed:  # nothing drifts, so the order is that of the experiments
         rounds = (
             [tuple(Launch(experiment, "operators", 0) for experiment in split)] if split else []
@@ -184,24 +184,18 @@ def _untimed_purposes(experiment: Experiment, settings: Settings, target: Target
     return ["operators", "kernels", "prefill", "outputs"]
 
 
-def draw_blocks(
-    timed: Sequence[Experiment],
-    settings: Settings,
-    count: int | None = None,
-    purpose: Purpose = "timing",
-) -> list[tuple[Launch, ...]]:
-    """Orders launches: in each of `count` blocks every experiment once, in an order of its own.
+def draw_blocks(timed: Sequence[Experiment], settings: Settings) -> list[tuple[Launch, ...]]:
+    """Orders timing launches: in each block every experiment once, in an order of its own.
 
     Every place within a block is drawn anew, so no disturbance of whatever period can follow it,
     and the signed-rank test of two experiments is exact (`statistics.effect`). Of the whole, orders
     in which one experiment comes before another far too often are drawn again.
     """
-    seed = settings.seed if purpose == "timing" else f"{purpose} {settings.seed}"
-    chooser = random.Random(seed)  # noqa: S311 - an order for an experiment, no secret
-    blocks = settings.blocks if count is None else count
+    chooser = random.Random(settings.seed)  # noqa: S311 - an order for an experiment, no secret
     for _ in range(_MOST_DRAWS):
         positions = [
-            chooser.sample(range(len(timed)), len(timed)) for _ in (range(blocks) if timed else ())
+            chooser.sample(range(len(timed)), len(timed))
+            for _ in (range(settings.blocks) if timed else ())
         ]
         if all(
             is_balanced(sum(order[first] < order[second] for order in positions), len(positions))
@@ -210,11 +204,29 @@ def draw_blocks(
             break
     return [
         tuple(
-            Launch(experiment, purpose, block)
+            Launch(experiment, "timing", block)
             for _, experiment in sorted(zip(order, timed, strict=True), key=lambda pair: pair[0])
         )
         for block, order in enumerate(positions)
     ]
+
+
+def draw_rounds(
+    split: Sequence[Experiment], settings: Settings, count: int
+) -> list[tuple[Launch, ...]]:
+    """Orders operator launches: every second round reverses the one before it.
+
+    So each experiment comes before each other one in exactly half of an even number of rounds. That
+    matters because the first launch of a round is slower, by up to 45 % for an operator of a few
+    microseconds (`benchmarks/layout.py`), and six rounds do not average out four against two.
+    """
+    chooser = random.Random(f"operators {settings.seed}")  # noqa: S311 - an order, no secret
+    rounds: list[tuple[Launch, ...]] = []
+    order: list[int] = []
+    for number in range(count if split else 0):
+        order = order[::-1] if number % 2 else chooser.sample(range(len(split)), len(split))
+        rounds.append(tuple(Launch(split[index], "operators", number) for index in order))
+    return rounds
 
 
 def _can_count(target: Target) -> bool:

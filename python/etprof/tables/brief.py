@@ -164,7 +164,7 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
 
 def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
     for group in groups:
-        lead, gain = group.lead, findings.joint_gain(group)
+        lead, gain = group.lead, findings.brief_gain(group.lead)
         rules = ", ".join(finding.rule for finding in (lead, *group.others))
         text = f"{rules} {lead.title}" + (f": {gain}" if gain else "")
         yield AnswerPoint(text, group.action, findings.SEVERITY_STYLES[lead.severity])

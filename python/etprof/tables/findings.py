@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.findings.commands import COMMAND, command_in, has_placeholder
 from etprof.base.text import command_line
-from etprof.base.units import count_of, format_share, format_value
+from etprof.base.units import count_of, format_range, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.run.program import LoadedProgram
 
-COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
-"""Its words may be quoted, and have backticks then."""
-_PLACEHOLDER: Final = re.compile(r"(?<=\s)(?:MODEL|RUN_DIR|FILE|CONFIG)\b")
-_BARE: Final = {"etprof export", "etprof profile", "etprof analyze", "etprof report"}
 _SHOWN_NAMES: Final = 4
 _WORTH_A_SEARCH: Final = 0.01
 """Share of the work."""
@@ -37,13 +33,15 @@ FINDINGS: Final = Table(
                says="high, medium, note or good"),
         Column("title", "string", of=lambda f: f.title, says="what was found"),
         Column("summary", "string", of=lambda f: f.summary, says="with its figures"),
+        Column("time_ns", "float64", "ns", title="time", is_timed=True, of=lambda f: f.time_ns,
+               says="what it is about takes of an inference"),
         *estimate("gain_ns", "ns", lambda f: f, lambda f: f.gain_ns, title="gain",
-                  says="at most this much of an inference, beside what the findings above it gain: "
-                  "all gains of an experiment add up to its latency at most",
-                  interval="its 95 % interval between operator launches"),
+                  says="what its command gains, as predicted, beside what the findings above it gain; "
+                  "of F11, F14 and F14b as measured; missing where nobody knows it",
+                  interval="the 95 % interval of the prediction"),
         Column("together_ns", "float64", "ns", title="together", is_timed=True,
                of=lambda f: f.together_ns,
-               says="the most that it gains with the findings above it that claim the same time"),
+               says="what it gains with the findings above it that gain the same time"),
         Column("shares_with", "string", of=lambda f: ", ".join(f.shares_with) or None,
                says="rules of these"),
         Column("action", "string", of=lambda f: f.action, says="what to do"),
@@ -119,11 +117,6 @@ class FindingGroup:
         return self.lead.action if command is None else command
 
 
-def command_in(text: str) -> str | None:
-    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
-    return next((c for c in COMMAND.findall(text) if not has_placeholder(c)), None)
-
-
 def group_findings(ranked_findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
     """Puts findings whose first command is the same under the worst of them; the others stay alone."""
     by_command: dict[object, list[Finding]] = {}
@@ -133,7 +126,7 @@ def group_findings(ranked_findings: Sequence[Finding]) -> tuple[FindingGroup, ..
 
 
 def gain_text(finding: Finding) -> str:
-    """Says what an inference could gain, in brackets; nothing where that is not known."""
+    """Says what an inference gains, in brackets; nothing where that is not known."""
     gain = brief_gain(finding)
     if not gain or not finding.shares_with:
         return f"({gain})" if gain else ""
@@ -142,8 +135,8 @@ def gain_text(finding: Finding) -> str:
         format_value("ns", finding.together_ns),
     )
     if finding.gain_ns == 0:
-        return f"({gain}: at most {combined_gain} together)"
-    return f"({gain}; together with {other_rules} at most {combined_gain})"
+        return f"({gain}: {combined_gain} together)"
+    return f"({gain}; together with {other_rules} {combined_gain})"
 
 
 def brief_gain(finding: Finding) -> str:
@@ -153,15 +146,11 @@ def brief_gain(finding: Finding) -> str:
     if finding.gain_ns == 0 and finding.shares_with:
         return f"nothing to gain beyond {', '.join(finding.shares_with)}"
     more = " more" if finding.shares_with else ""
-    return f"up to {format_value('ns', finding.gain_ns)}{more} to gain"
-
-
-def joint_gain(group: FindingGroup) -> str:
-    """Says what all findings of a group could gain: each takes what those before it leave."""
-    gains = [finding.gain_ns for finding in group.others if finding.gain_ns]
-    if group.lead.gain_ns is None or not gains:
-        return brief_gain(group.lead)
-    return brief_gain(replace(group.lead, gain_ns=group.lead.gain_ns + sum(gains)))
+    if finding.is_gain_measured or finding.interval is None:
+        about = "" if finding.is_gain_measured else "about "
+        return f"{about}{format_value('ns', finding.gain_ns)}{more} to gain"
+    predicted = format_range("ns", finding.interval.low, finding.interval.high)
+    return f"predicted gain {predicted}{more}"
 
 
 def best_suggestion(assessment: Assessment) -> str | None:
@@ -189,11 +178,6 @@ def _is_new(finding: Finding, assessment: Assessment) -> bool:
     made_by = shlex.join(("etprof", *manifest.command[1:])) if manifest else ""
     commands = COMMAND.findall(finding.action)
     return not any(has_placeholder(command) or command == made_by for command in commands)
-
-
-def has_placeholder(command: str) -> bool:
-    """Whether a command has a word to be replaced, or none where it needs one."""
-    return _PLACEHOLDER.search(command) is not None or command in _BARE
 
 
 def _search_for(program: LoadedProgram) -> str | None:

@@ -185,7 +185,9 @@ _COMPARISON: Final = (
     *_of_table("amdahl.bottlenecks[]", comparisons.BOTTLENECKS),
 )
 _FINDINGS: Final = (
-    Figure("findings[].gain_ns", "ns", "per inference", "at most, beside the findings above"),
+    Figure(
+        "findings[].gain_ns", "ns", "per inference", "of its command, beside the findings above"
+    ),
     *_interval("findings[].interval", "ns", "per inference"),
     Figure("findings[].together_ns", "ns", "per inference", "with the findings above"),
     *_of_table("reference_answers[]", findings.REFERENCE),

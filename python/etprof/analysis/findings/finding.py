@@ -88,20 +88,27 @@ class Finding:
     """What to do; empty where nothing can be done."""
     evidence: tuple[EvidenceRow, ...] = ()
     claims: Mapping[int, float] = field(default_factory=dict)
-    """What it could gain at most: the share of each part of the split, by its place among them."""
+    """What it is about: the share of each part of the split, by its place among them."""
     ruled_out: tuple[str, ...] = ()
     rule: str = ""
     """Such as F1; it, the experiment and all below are filled in by the evaluation of the rules."""
     experiment: str = ""
+    time_ns: float | None = None
+    """What it is about takes of an inference; None where it is about no time."""
     gain_ns: float | None = None
-    """At most this much of an inference could be gained, beside what the findings above it gain;
-    None when nothing can be said."""
+    """What an inference gains by its command, beside what the findings above it gain, as predicted,
+    or as measured between two settings; None where nobody knows it."""
     interval: Interval | None = None
-    """95 % interval of it between operator launches."""
+    """95 % interval of the prediction; None with a single operator launch."""
     shares_with: tuple[str, ...] = ()
-    """Rules above it that claim a part of the same time."""
+    """Rules above it whose commands gain a part of the same time."""
     together_ns: float | None = None
-    """The most that it and these could gain."""
+    """What it and these gain."""
+
+    @property
+    def is_gain_measured(self) -> bool:
+        """Whether its gain is a difference between two settings that were measured."""
+        return EVERYTHING in self.claims
 
     @property
     def guide(self) -> str:

@@ -1,16 +1,21 @@
-"""One gain for the same time: what findings could gain is divided, so that it adds up to a whole.
+"""What the command of a finding gains, predicted from the operators that its rewrites replace.
 
-A finding claims shares of the parts of an inference: operators, overheads, or everything. The gravest
-takes what it claims, the next one what is left of its own, and so on: no nanosecond is gained twice,
-and all gains of an experiment add up to an inference at most. A gain is the claimed share of the
-inference times its timed latency, so that a tracer's cost is nobody's gain.
+A rewrite takes its operators into the delegate, where they still take time; delegate calls and
+dispatches that are no longer needed give about as much back. So the gain is the time of the operators
+that the rewrites replace, times a factor that was measured (`FACTORS`). Other findings have a gain
+only where two settings were measured against each other; the rest have none, since nobody knows it.
+
+The worst finding takes its operators, the next one what is left of its own: no nanosecond is gained
+twice. A gain is the share of the inference times its timed latency, so that a tracer's cost is
+nobody's gain.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EVERYTHING
 from etprof.statistics.order_statistics import Interval
 from etprof.statistics.two_samples import mean_interval
@@ -18,10 +23,35 @@ from etprof.statistics.two_samples import mean_interval
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from etprof.analysis.findings.finding import Finding
+    from etprof.analysis.findings.finding import Finding, Subject
     from etprof.analysis.run_analysis import ExperimentAnalysis
 
 Claims = dict[int, float]
+
+
+class Factors(NamedTuple):
+    """What a command gains, as a multiple of the time of the operators that it replaces."""
+
+    low: float
+    point: float
+    high: float
+
+
+MEASURED: Final = Factors(1.0, 1.0, 1.0)
+"""Of a difference between two settings that were measured."""
+_USUAL: Final = Factors(0.75, 1.0, 1.35)
+FACTORS: Final = {
+    **dict.fromkeys(
+        ("delegated_casts", "folded_constants", "half_activations", "kept_dimensions",
+         "plain_attention", "plain_products", "plain_views", "whole_powers"), _USUAL,
+    ),
+    "spelled_norms": Factors(-0.5, 0.5, 1.2),
+}  # fmt: skip
+"""By the rewrite that replaces an operator, as `python benchmarks/gains.py` measured on an x86-64 host.
+Above one, since calls of the delegate and dispatches go too. A norm becomes several operators: in
+float32 they take as long as the portable norm, or longer. The rewrites that are not here have no
+prediction: those of weights and scales choose another kernel for the same operators, and which operators
+merged transposes remove is not known."""
 
 
 class TimeToGain:
@@ -48,27 +78,41 @@ class TimeToGain:
         """Returns what claims by part are together, in ns of the timed latency."""
         return sum(self._shares[index] * share for index, share in claims.items()) * self._whole_ns
 
-    def take(self, claims: Mapping[int, float]) -> tuple[float, Interval | None]:
-        """Takes what is left of claims by part; returns it in ns, with its interval."""
+    def take(
+        self, claims: Mapping[int, float], factors: Mapping[int, Factors] | None = None
+    ) -> tuple[float, Interval | None]:
+        """Takes what is left of claims by part; returns what it gains in ns, with its interval.
+
+        Each part gains its time by its factors, where it has some.
+        """
+        of_part = factors or {}
         remaining = {
-            index: max(share - self._taken.get(index, 0.0), 0.0) for index, share in claims.items()
+            index: (max(share - self._taken.get(index, 0.0), 0.0), of_part.get(index, MEASURED))
+            for index, share in claims.items()
         }
         self._taken = merge((self._taken, claims))
-        return self.measure(remaining), self._interval(remaining)
+        low, point, high = (
+            {index: share * factor[end] for index, (share, factor) in remaining.items()}
+            for end in range(3)
+        )
+        return self.measure(point), self._interval(low, high)
 
-    def _interval(self, claims: Claims) -> Interval | None:
-        shares = [
+    def _interval(self, low_claims: Claims, high_claims: Claims) -> Interval | None:
+        """From the lower end of one to the upper end of the other; no more than an inference."""
+        low, high = (mean_interval(self._launch_shares(each)) for each in (low_claims, high_claims))
+        if low is None or high is None:
+            return None
+        low_ns, high_ns = (
+            min(max(end, -1.0), 1.0) * self._whole_ns for end in (low.low, high.high)
+        )
+        return Interval(low_ns, high_ns, low.confidence)
+
+    def _launch_shares(self, claims: Claims) -> list[float]:
+        return [
             sum(self._launches[index][launch] * share for index, share in claims.items()) / total
             for launch, total in enumerate(self._totals)
             if total
         ]
-        interval = mean_interval(shares)
-        if interval is None:
-            return None
-        low, high = (
-            min(max(end, 0.0), 1.0) * self._whole_ns for end in (interval.low, interval.high)
-        )
-        return Interval(low, high, interval.confidence)
 
 
 def merge(claim_sets: Iterable[Mapping[int, float]]) -> Claims:
@@ -80,24 +124,75 @@ def merge(claim_sets: Iterable[Mapping[int, float]]) -> Claims:
     return merged
 
 
-def divide_gains(findings: Sequence[Finding], time: TimeToGain) -> tuple[Finding, ...]:
-    """Gives each finding its own gain, the first ones first."""
+def divide_gains(
+    findings: Sequence[Finding], subject: Subject, time: TimeToGain
+) -> tuple[Finding, ...]:
+    """Gives each finding the gain of its own command, the first ones first.
+
+    Of several findings with one command the first has it. Where the times of the operators do not
+    agree with the latency, nothing is predicted.
+    """
     divided: list[tuple[Finding, Claims]] = []
-    for undivided in findings:
-        finding = undivided
-        claims = time.spread(finding.claims)
-        rivals = [(rival, theirs) for rival, theirs in divided if _overlap(claims, theirs)]
-        gain_ns, interval = time.take(claims)
-        if claims:
-            finding = replace(finding, gain_ns=gain_ns, interval=interval)
-        if rivals:
-            finding = replace(
-                finding,
-                shares_with=tuple(rival.rule for rival, _ in rivals),
-                together_ns=time.measure(merge([claims, *(theirs for _, theirs in rivals)])),
-            )
+    commands: set[str] = set()
+    can_predict = subject.is_timed and not subject.insight.experiment.is_in_doubt
+    for unweighed in findings:
+        claimed = time.spread(unweighed.claims)
+        undivided = replace(unweighed, time_ns=time.measure(claimed) or None)
+        command = command_in(undivided.action)
+        is_first = command is not None and command not in commands
+        commands |= {command} if command else set()
+        if EVERYTHING in undivided.claims:
+            finding, claims = _with_gain(undivided, claimed, time, divided)
+        elif command and is_first and can_predict:
+            factors = _factors(subject, rewrites_in(command))
+            replaced = dict.fromkeys(factors, 1.0)
+            finding, claims = _with_gain(undivided, replaced, time, divided, factors)
+        else:
+            finding, claims = undivided, {}
         divided.append((finding, claims))
     return tuple(finding for finding, _ in divided)
+
+
+def _factors(subject: Subject, rewrites: Sequence[str]) -> dict[int, Factors]:
+    """Returns the factors of the operators that an export with `rewrites` replaces, by their places.
+
+    None if one of them has no prediction. Rewrites that the program was exported with are in the
+    command too, and replace nothing more.
+    """
+    exported = subject.insight.experiment.program.exported
+    done = {rewrite.name for rewrite in exported.rewrites} if exported else set()
+    added = set(rewrites) - done
+    if not added <= FACTORS.keys():
+        return {}
+    by_place: dict[int, Factors] = {}
+    for index, detail in enumerate(subject.details):
+        behind = detail.attribution.behind if detail.attribution else ()
+        names = [name for operator in behind for name in operator.rewrites if name in added]
+        if names:
+            by_place[index] = FACTORS[names[0]]
+    return by_place
+
+
+def _with_gain(
+    finding: Finding,
+    claims: Claims,
+    time: TimeToGain,
+    divided: Sequence[tuple[Finding, Claims]],
+    factors: Mapping[int, Factors] | None = None,
+) -> tuple[Finding, Claims]:
+    """Returns a finding with its gain and whom it shares it with; unchanged without claims."""
+    if not claims:
+        return finding, claims
+    rivals = [(rival, theirs) for rival, theirs in divided if _overlap(claims, theirs)]
+    gain_ns, interval = time.take(claims, factors)
+    finding = replace(finding, gain_ns=gain_ns, interval=interval)
+    if rivals:
+        finding = replace(
+            finding,
+            shares_with=tuple(rival.rule for rival, _ in rivals),
+            together_ns=time.measure(merge([claims, *(theirs for _, theirs in rivals)])),
+        )
+    return finding, claims
 
 
 def _overlap(claims: Claims, rival_claims: Claims) -> bool:

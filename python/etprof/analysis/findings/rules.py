@@ -98,7 +98,7 @@ def evaluate(subject: Subject) -> ExperimentFindings:
     )
     if any(finding.rule == NOISE for finding in answered):
         answered = [replace(finding, ruled_out=_without_noise(finding)) for finding in answered]
-    divided = divide_gains(answered, time)
+    divided = divide_gains(answered, subject, time)
     is_sound = subject.is_timed and not experiment.is_in_doubt
     return ExperimentFindings(
         subject.name,

@@ -1,0 +1,31 @@
+"""The commands in what findings advise, and the rewrites with which they export."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
+"""Its words may be quoted, and have backticks then."""
+_PLACEHOLDER: Final = re.compile(r"(?<=\s)(?:MODEL|RUN_DIR|FILE|CONFIG)\b")
+_BARE: Final = {"etprof export", "etprof profile", "etprof analyze", "etprof report"}
+_REWRITE: Final = "--rewrite"
+
+
+def command_in(text: str) -> str | None:
+    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
+    return next((c for c in COMMAND.findall(text) if not has_placeholder(c)), None)
+
+
+def has_placeholder(command: str) -> bool:
+    """Whether a command has a word to be replaced, or none where it needs one."""
+    return _PLACEHOLDER.search(command) is not None or command in _BARE
+
+
+def rewrites_in(command: str) -> tuple[str, ...]:
+    """Returns the names of the rewrites with which a command exports; none for other commands."""
+    words = shlex.split(command)
+    if _REWRITE not in words[:-1]:
+        return ()
+    return tuple(words[words.index(_REWRITE) + 1].split(","))
