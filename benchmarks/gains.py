@@ -14,23 +14,21 @@ Returns 1 where less than 90 % of the pairs hold, or a gain is more than 10 % ab
 from __future__ import annotations
 
 import argparse
-import io
 import shlex
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
 import precision_zoo
+from quiet_command import run_quietly
 
 from etprof.analysis.assessment import Assessment, assess_run
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.units import format_ratio, format_share
-from etprof.cli import main as run_etprof
 from etprof.run.load import Run
 from etprof.tables.findings import FindingGroup, group_findings
 
@@ -45,17 +43,12 @@ PRECISIONS = ("fp32", "fp16")
 LEAST_HELD = 0.9
 
 
-def run_quietly(argv: list[str]) -> bool:
+def succeeds(argv: list[str]) -> bool:
     """Runs an etprof command; returns whether it succeeded, and says on stderr why not."""
-    output = io.StringIO()
-    with redirect_stdout(output), redirect_stderr(output):
-        code = run_etprof(argv)
-    if code in {130, 143}:
-        sys.exit(code)
-    if code:
-        last_line = (output.getvalue().strip().splitlines() or [""])[-1]
-        print(f"left out: {shlex.join(argv)}: exit code {code}: {last_line}", file=sys.stderr)
-    return code == 0
+    problem = run_quietly(argv)
+    if problem is not None:
+        print(f"left out: {problem}", file=sys.stderr)
+    return problem is None
 
 
 def assess(folder: Path) -> Assessment:
@@ -104,11 +97,11 @@ class Pair(NamedTuple):
 def measure(model: str, precision: str, folder: Path) -> Iterator[tuple[FindingGroup, Path]]:
     """Measures a program, and each of its commands beside it; yields the findings and that run."""
     program, base = folder / "base.pte", folder / "base"
-    if not program.exists() and not run_quietly(
+    if not program.exists() and not succeeds(
         ["export", model, "--dtype", precision, "--out", str(program), "--allow-inaccurate"]
     ):
         return
-    if not (base / "metrics.json").exists() and not run_quietly(
+    if not (base / "metrics.json").exists() and not succeeds(
         ["profile", str(program), "--out", str(base)]
     ):
         return
@@ -117,9 +110,9 @@ def measure(model: str, precision: str, folder: Path) -> Iterator[tuple[FindingG
         if group.lead.gain_ns is None:
             continue
         words = [*shlex.split(command)[1:], "--out", str(candidate), "--allow-inaccurate"]
-        if not candidate.exists() and not run_quietly(words):
+        if not candidate.exists() and not succeeds(words):
             continue
-        if (pair / "metrics.json").exists() or run_quietly(
+        if (pair / "metrics.json").exists() or succeeds(
             ["profile", str(program), "--against", str(candidate), "--out", str(pair)]
         ):
             yield group, pair

@@ -239,10 +239,10 @@ def test_a_speed_up_has_the_digits_that_its_interval_tells_wherever_it_stands(
     sides = [Experiment("a", OFF_OPS, latency_us=[round(300 * each) for each in ratios]),
              Experiment("b", OFF_OPS, sme="sme2", latency_us=[300] * 10)]  # fmt: skip
     text = Page(render_html([assess_run(analyze(tmp_path / "r", Run(sides)))])).visible
-    (speed_up,) = set(re.findall(r"(\S+×) \(95 % interval 4\.89× … 5\.70×\)", text))
+    (speed_up,) = set(re.findall(r"(\S+×) \(95 % interval in this run 4\.89× … 5\.70×\)", text))
     assert re.fullmatch(r"5\.\d\d×", speed_up)
     assert f"{speed_up} faster" in text
-    assert f"faster, speedup {speed_up} (95 % interval 4.89× … 5.70×)" in text
+    assert f"faster, speedup {speed_up} (95 % interval in this run 4.89× … 5.70×)" in text
     assert f"Steady inference 1.62 ms 300 µs {speed_up} 4.89× … 5.70× faster" in text
 
 

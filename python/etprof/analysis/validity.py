@@ -38,10 +38,11 @@ _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 _OUTPUTS: Final = "equal outputs"
 WARM_UP: Final = "warm-up settled"
+_UNDISTURBED: Final = "undisturbed"
 _OBJECTIONS: Final = {
     "balanced order": "one side came first more often",
     WARM_UP: "latencies had not settled after the warm-up",
-    "undisturbed": "other processes used the CPU during the run",
+    _UNDISTURBED: "other processes used the CPU during the run",
     "fine clock": "an inference is too short for the clock",
     "steady frequency": "the CPU's frequency changed",
     "no throttling": "the device throttled",
@@ -49,6 +50,12 @@ _OBJECTIONS: Final = {
     _OUTPUTS: "the outputs differ",
 }
 """What a condition that does not hold means, by its name."""
+_CANCELLED: Final = frozenset({WARM_UP, _UNDISTURBED})
+"""What meets both sides alike in the order that was drawn: a program against itself gets a false verdict
+no more often where these are not met, so the verdict stands."""
+FALSE_VERDICTS: Final = (2, 120)
+"""False ones of all such verdicts, by `python benchmarks/conditions.py` on a 2-core x86-64 virtual machine
+with none, one and two busy processes beside it."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,22 @@ class Validity:
 
     @property
     def objection(self) -> str:
-        """What is violated, as the end of a sentence; empty where nothing is known to be."""
-        failed = [
-            check.objection
-            for check in self.checks
-            # That the sides compute different things is a verdict of its own.
-            if check.state == "failed" and check.name != _OUTPUTS
+        """What speaks against the verdict, as the end of a sentence; empty where nothing is known to."""
+        return " and ".join(
+            check.objection for check in self._failed if check.name not in _CANCELLED
+        )
+
+    @property
+    def remark(self) -> str:
+        """What was not met and leaves the verdict as it is, as a sentence's end; empty for nothing."""
+        return " and ".join(check.objection for check in self._failed if check.name in _CANCELLED)
+
+    @property
+    def _failed(self) -> list[ValidityCheck]:
+        # That the sides compute different things is a verdict of its own.
+        return [
+            check for check in self.checks if check.state == "failed" and check.name != _OUTPUTS
         ]
-        return " and ".join(failed)
 
     @property
     def badge(self) -> str:
@@ -97,7 +112,7 @@ class Validity:
             for state in ("failed", "unknown")
         )
         if failed:
-            return f"questionable, not met: {failed}"
+            return f"{'questionable, ' if self.objection else ''}not met: {failed}"
         return f"not known: {unknown}" if unknown else "valid"
 
 
@@ -166,7 +181,7 @@ def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
 
 def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
     """Half of the launches at least must have had the CPU to themselves."""
-    name = "undisturbed"
+    name = _UNDISTURBED
     recorded = [
         (conditions, block)
         for block in _blocks(sides)

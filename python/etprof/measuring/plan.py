@@ -20,7 +20,7 @@ from etprof.targets import registry
 from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from etprof.config import Config, ExperimentConfig, ProgramConfig, TargetConfig
     from etprof.run.program import Program
@@ -32,8 +32,8 @@ Identity = tuple[str, Purpose, int | None]
 _WORDS: Final = {"timing": "block", "operators": "per-operator breakdown"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
-_MOST_DRAWS: Final = 100
-"""Of an order; the last is taken as it is, which many experiments and few blocks may need."""
+_MOST_DRAWS: Final = 1000
+"""Of an order; many experiments in few blocks have none that is fair to every pair."""
 _OF_TIMED_LAUNCHES: Final = frozenset({"iterations", "warmup"})
 """Of an experiment that is to be timed; for launches that count, compute or split, others hold."""
 _OF_TIMING: Final = frozenset(
@@ -191,42 +191,59 @@ def draw_blocks(timed: Sequence[Experiment], settings: Settings) -> list[tuple[L
     and the signed-rank test of two experiments is exact (`statistics.effect`). Of the whole, orders
     in which one experiment comes before another far too often are drawn again.
     """
-    chooser = random.Random(settings.seed)  # noqa: S311 - an order for an experiment, no secret
-    for _ in range(_MOST_DRAWS):
-        positions = [
-            chooser.sample(range(len(timed)), len(timed))
-            for _ in (range(settings.blocks) if timed else ())
-        ]
-        if all(
-            is_balanced(sum(order[first] < order[second] for order in positions), len(positions))
-            for first, second in itertools.combinations(range(len(timed)), 2)
-        ):
-            break
-    return [
-        tuple(
-            Launch(experiment, "timing", block)
-            for _, experiment in sorted(zip(order, timed, strict=True), key=lambda pair: pair[0])
-        )
-        for block, order in enumerate(positions)
-    ]
+    return _draw(timed, settings.blocks, settings.seed, "timing", is_balanced)
 
 
 def draw_rounds(
     split: Sequence[Experiment], settings: Settings, count: int
 ) -> list[tuple[Launch, ...]]:
-    """Orders operator launches: every second round reverses the one before it.
+    """Orders operator launches likewise, each experiment before each other one equally often.
 
-    So each experiment comes before each other one in exactly half of an even number of rounds. That
-    matters because the first launch of a round is slower, by up to 45 % for an operator of a few
-    microseconds (`benchmarks/layout.py`), and six rounds do not average out four against two.
+    The first launch of a round is slower, by up to 45 % for an operator of a few microseconds
+    (`benchmarks/layout.py`), and six rounds do not average out four against two. Reversing every
+    second round would balance too, but a disturbance of every third launch would follow that.
     """
-    chooser = random.Random(f"operators {settings.seed}")  # noqa: S311 - an order, no secret
-    rounds: list[tuple[Launch, ...]] = []
-    order: list[int] = []
-    for number in range(count if split else 0):
-        order = order[::-1] if number % 2 else chooser.sample(range(len(split)), len(split))
-        rounds.append(tuple(Launch(split[index], "operators", number) for index in order))
-    return rounds
+    return _draw(split, count, f"operators {settings.seed}", "operators", _is_even)
+
+
+def _is_even(first: int, rounds: int) -> bool:
+    return abs(2 * first - rounds) <= rounds % 2
+
+
+def _draw(
+    experiments: Sequence[Experiment],
+    count: int,
+    seed: int | str,
+    purpose: Purpose,
+    is_fair: Callable[[int, int], bool],
+) -> list[tuple[Launch, ...]]:
+    """Draws until all pairs are fair; the fairest of all draws where none is."""
+    chooser = random.Random(seed)  # noqa: S311 - an order for an experiment, no secret
+    pairs = list(itertools.combinations(range(len(experiments)), 2))
+    fairest: list[list[int]] = []
+    least_unfair = len(pairs) + 1
+    for _ in range(_MOST_DRAWS):
+        orders = [
+            chooser.sample(range(len(experiments)), len(experiments))
+            for _ in (range(count) if experiments else ())
+        ]
+        unfair = sum(
+            not is_fair(sum(order[first] < order[second] for order in orders), len(orders))
+            for first, second in pairs
+        )
+        if unfair < least_unfair:
+            fairest, least_unfair = orders, unfair
+        if not unfair:
+            break
+    return [
+        tuple(
+            Launch(experiment, purpose, block)
+            for _, experiment in sorted(
+                zip(order, experiments, strict=True), key=lambda pair: pair[0]
+            )
+        )
+        for block, order in enumerate(fairest)
+    ]
 
 
 def _can_count(target: Target) -> bool:

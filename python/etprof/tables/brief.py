@@ -97,7 +97,7 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     if alarm:
         headlines.insert(0, AnswerLine(f"WRONG OUTPUTS. {alarm}", "bold red"))
     if head.caution:
-        headlines.append(AnswerLine(f"Conditions {head.caution}", "yellow"))
+        headlines.append(AnswerLine(head.caution, "yellow"))
     elif comparison is None and head.detail:
         headlines.append(AnswerLine(head.detail_sentence))
     if warning:
@@ -140,9 +140,8 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     headlines = [AnswerLine(*comparison_headline(comparison))]
     plain = verdicts.describe_plainly(comparison)
     headlines += [AnswerLine(plain)] if plain else []
-    validity = comparison.times.validity if comparison.times else None
-    if validity is not None and not (validity.is_valid or validity.objection):
-        headlines.append(AnswerLine(f"Conditions {validity.badge}", "yellow"))
+    caution = verdicts.caution_of(comparison)
+    headlines += [AnswerLine(caution, "yellow")] if caution else []
     bar = _classes(comparison.candidate.experiment)
     return Brief(
         tuple(headlines), bar, f"Where {comparison.short_names[1]} spends its time" if bar else "",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from etprof.analysis.findings.rules import RULES
-from etprof.analysis.validity import WARM_UP
+from etprof.analysis.validity import FALSE_VERDICTS, WARM_UP
 from etprof.base.records import SME_LABELS, SME_ON
 from etprof.base.text import clean, clean_data
 from etprof.base.units import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.cold_start import LedgerEntry
-    from etprof.analysis.validity import Validity
     from etprof.statistics.effect import Effect, Verdict
     from etprof.statistics.summary import BlockedMedian
     from etprof.tables.table import Table
@@ -66,14 +65,16 @@ def describe_effect(effect: Effect) -> str:
 
 
 def format_speed_up(effect: Effect) -> str:
-    """Formats a speedup with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
+    """Formats a speedup with its interval: `1.83× (95 % interval in this run 1.79× … 1.88×)`."""
     text = format_ratio(effect.speed_up, effect.half_width)
     if effect.interval is None:
         return f"{text} (no interval from {effect.pairs} pairs)" if effect.pairs else text
     low, high = format_ratio_ends(effect.speed_up, effect.interval.low, effect.interval.high)
     if effect.p_value is None:
         return f"{text} ({low} … {high} between launches)"
-    return f"{text} ({interval_title(effect)} {low} … {high})"
+    # Another run has other conditions: nothing here says how much those change.
+    of_what = "" if effect.rests_on else " in this run"
+    return f"{text} ({interval_title(effect)}{of_what} {low} … {high})"
 
 
 def interval_title(effect: Effect) -> str:
@@ -153,22 +154,10 @@ def describe_plainly(comparison: Comparison) -> str:
     if effect.p_value is None:
         meaning = ", but with one run per side that may be ordinary variation between runs."
     if objection_to(comparison):
-        meaning = f". {_measure_again(comparison)}"
+        meaning = ". Measure again when the device is quiet."
     if comparison.wrong:
         meaning = ", but the outputs are wrong, so their latency is meaningless."
     return f"{changed} the median latency is {now} instead of {then}{meaning}"
-
-
-def _measure_again(comparison: Comparison) -> str:
-    """Says how to measure again: with the flag for a longer warm-up, unless it was given."""
-    times = comparison.times
-    is_unsettled = times is not None and any(
-        check.name == WARM_UP and check.state == "failed" for check in times.validity.checks
-    )
-    plans = (side.planned for side in (comparison.baseline, comparison.candidate))
-    if is_unsettled and not any(plan is not None and plan.warmup_steady for plan in plans):
-        return "Measure again with --warmup-steady."
-    return "Measure again when the device is quiet."
 
 
 def _what_changed(comparison: Comparison) -> str:
@@ -295,8 +284,8 @@ def _describe_interval(steady: BlockedMedian) -> str:
     if steady.doubt:
         return f"interval of the median {between}, with less than 95 % confidence: {steady.doubt}"
     if steady.assumes:
-        return f"95 % interval of the median {between}, {steady.assumes}"
-    return f"95 % interval of the median {between}"
+        return f"95 % interval of the median in this run {between}, {steady.assumes}"
+    return f"95 % interval of the median in this run {between}"
 
 
 def _single_experiment_badge(assessment: Assessment) -> str:
@@ -322,14 +311,31 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
         badge=badge_of(comparison),
         text=describe_comparison(comparison),
         plain=plain,
-        caution=_caution(comparison.times.validity) if comparison.times else "",
+        caution=caution_of(comparison),
         detail=f"{'; '.join(detail)}." if detail else "",
     )
 
 
-def _caution(validity: Validity) -> str:
-    """Says what nobody knows; what is violated is a part of the verdict."""
-    return "" if validity.is_valid or validity.objection else validity.badge
+def caution_of(comparison: Comparison) -> str:
+    """Says what was not met beside the verdict, else what nobody knows; empty for neither."""
+    times = comparison.times
+    if times is None or times.validity.objection or times.validity.is_valid:
+        return ""
+    remark = times.validity.remark
+    if not remark:
+        return f"Conditions {times.validity.badge}"
+    false, tested = FALSE_VERDICTS
+    caution = (
+        f"{remark[:1].upper()}{remark[1:]}: {false} of {tested} such verdicts on a program against "
+        "itself were false."
+    )
+    is_unsettled = any(
+        check.name == WARM_UP and check.state == "failed" for check in times.validity.checks
+    )
+    plans = (side.planned for side in (comparison.baseline, comparison.candidate))
+    if is_unsettled and not any(plan is not None and plan.warmup_steady for plan in plans):
+        caution += " --warmup-steady waits until latencies settle."
+    return caution
 
 
 def tiles_of(assessment: Assessment) -> list[VerdictTile]:

@@ -185,6 +185,7 @@ _COMPARISON: Final = (
     *_of_table("amdahl.bottlenecks[]", comparisons.BOTTLENECKS),
 )
 _FINDINGS: Final = (
+    Figure("findings[].time_ns", "ns", "per inference", "of what it is about"),
     Figure(
         "findings[].gain_ns", "ns", "per inference", "of its command, beside the findings above"
     ),

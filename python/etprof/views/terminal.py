@@ -44,7 +44,7 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
         renderables.append(folded_text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
     renderables.append(folded_text(head.sentence, style="bold"))
     if head.caution:
-        renderables.append(folded_text(f"Conditions {head.caution}", style="yellow"))
+        renderables.append(folded_text(head.caution, style="yellow"))
     elif head.detail:
         renderables.append(folded_text(head.detail_sentence))
     if report.warning:

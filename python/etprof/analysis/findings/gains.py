@@ -1,9 +1,9 @@
 """What the command of a finding gains, predicted from the operators that its rewrites replace.
 
-A rewrite takes its operators into the delegate, where they still take time; delegate calls and
-dispatches that are no longer needed give about as much back. So the gain is the time of the operators
-that the rewrites replace, times a factor that was measured (`FACTORS`). Other findings have a gain
-only where two settings were measured against each other; the rest have none, since nobody knows it.
+A rewrite takes its operators into the delegate, where they still take time. So the gain is the time of
+the operators that the rewrites replace, times a factor that was measured (`FACTORS`), and the overhead
+of the delegate calls that merge where nothing is left between them. Other findings have a gain only
+where two settings were measured against each other; the rest have none, since nobody knows it.
 
 The worst finding takes its operators, the next one what is left of its own: no nanosecond is gained
 twice. A gain is the share of the inference times its timed latency, so that a tracer's cost is
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EVERYTHING
+from etprof.backends.backend import DELEGATE_OVERHEAD
 from etprof.statistics.order_statistics import Interval
 from etprof.statistics.two_samples import mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from etprof.analysis.findings.finding import Finding, Subject
     from etprof.analysis.run_analysis import ExperimentAnalysis
@@ -39,7 +40,7 @@ class Factors(NamedTuple):
 
 MEASURED: Final = Factors(1.0, 1.0, 1.0)
 """Of a difference between two settings that were measured."""
-_USUAL: Final = Factors(0.75, 1.0, 1.35)
+_USUAL: Final = Factors(0.75, 1.0, 1.25)
 FACTORS: Final = {
     **dict.fromkeys(
         ("delegated_casts", "folded_constants", "half_activations", "kept_dimensions",
@@ -48,10 +49,11 @@ FACTORS: Final = {
     "spelled_norms": Factors(-0.5, 0.5, 1.2),
 }  # fmt: skip
 """By the rewrite that replaces an operator, as `python benchmarks/gains.py` measured on an x86-64 host.
-Above one, since calls of the delegate and dispatches go too. A norm becomes several operators: in
-float32 they take as long as the portable norm, or longer. The rewrites that are not here have no
-prediction: those of weights and scales choose another kernel for the same operators, and which operators
-merged transposes remove is not known."""
+A norm becomes several operators: in float32 they take as long as the portable norm, or longer. The
+rewrites that are not here have no prediction: those of weights and scales choose another kernel for the
+same operators, and which operators merged transposes remove is not known."""
+_MERGED: Final = Factors(0.0, 1.0, 1.0)
+"""Of the overhead of calls that merge: what is inside them may keep some of it."""
 
 
 class TimeToGain:
@@ -145,7 +147,9 @@ def divide_gains(
             finding, claims = _with_gain(undivided, claimed, time, divided)
         elif command and is_first and can_predict:
             factors = _factors(subject, rewrites_in(command))
-            replaced = dict.fromkeys(factors, 1.0)
+            merged = _merged_calls(subject, factors)
+            replaced = dict.fromkeys(factors, 1.0) | merged
+            factors |= dict.fromkeys(merged, _MERGED)
             finding, claims = _with_gain(undivided, replaced, time, divided, factors)
         else:
             finding, claims = undivided, {}
@@ -171,6 +175,28 @@ def _factors(subject: Subject, rewrites: Sequence[str]) -> dict[int, Factors]:
         if names:
             by_place[index] = FACTORS[names[0]]
     return by_place
+
+
+def _merged_calls(subject: Subject, replaced: Collection[int]) -> Claims:
+    """Claims the delegate's overhead of the calls between which nothing stays outside."""
+    split = subject.split
+    calls: list[int | None] = []
+    merging = 0
+    gap: list[bool] = []
+    for index, row in enumerate(split.rows):
+        if not row.is_delegated:
+            gap.append(index in replaced)
+        elif not calls or row.instruction_id != calls[-1]:
+            merging += bool(calls and gap and all(gap))
+            calls.append(row.instruction_id)
+            gap = []
+    if not merging:
+        return {}
+    return {
+        len(split.rows) + index: merging / len(calls)
+        for index, row in enumerate(split.overheads)
+        if row.operator_class == DELEGATE_OVERHEAD
+    }
 
 
 def _with_gain(
