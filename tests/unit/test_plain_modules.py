@@ -370,3 +370,21 @@ def test_inputs_that_the_model_cannot_take_are_those_of_the_command_line() -> No
         run_reference(method, torch.float32, ["1x4"])
     with pytest.raises(ExportError, match=r"^the model fails on its own example inputs: Runtime"):
         run_reference(method, torch.float32)
+
+
+def test_a_package_that_is_here_and_fails_is_not_told_to_be_missing(tmp_path: Path) -> None:
+    """transformers says ModuleNotFoundError for a torchvision that does not load."""
+    (tmp_path / "lazy.py").write_text(
+        "from torch import nn\n"
+        "def make() -> nn.Module:\n"
+        "    try:\n"
+        "        raise RuntimeError('operator nms does not exist')\n"
+        "    except RuntimeError as error:\n"
+        "        raise ModuleNotFoundError('Could not import module BertModel') from error\n"
+    )
+    with pytest.raises(ExportError) as caught:
+        load_methods(f"{tmp_path / 'lazy.py'}:make", None, ("1x3",))
+    assert "pip install" not in str(caught.value)
+    assert str(caught.value).endswith(
+        "Could not import module BertModel; it began with RuntimeError: operator nms does not exist"
+    )
