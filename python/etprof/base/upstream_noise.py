@@ -22,6 +22,8 @@ _KNOWN_WARNINGS = (
     r"This API is experimental and subject to change",
     # Given for every changed buffer, also after the pass it recommends, which lowering.py runs.
     r"Mutation on a buffer in the model is detected",
+    # torch.nn.RNN, LSTM and GRU list their weights again whenever they are moved or cast.
+    r"The tensor attributes? [^=]*\._flat_weights\[0\]",
 )
 
 # torchao looks for its CUDA extensions, which a CPU build of PyTorch cannot load.
