@@ -11,6 +11,7 @@ from etprof.base.units import (
     format_delta,
     format_duration,
     format_interval,
+    format_prediction,
     format_rate,
     format_ratio,
     format_share,
@@ -89,3 +90,23 @@ def test_a_difference_has_a_sign_where_there_is_one(delta_ns: float | None, text
 def test_what_spans_many_decades_has_three_digits_and_a_power() -> None:
     assert format_value("scientific", 0.00012) == "1.20e-04"
     assert format_value("scientific", None) == MISSING
+
+
+@pytest.mark.parametrize(
+    ("low_ns", "high_ns", "text"),
+    [
+        (346_000, 817_000, "350 … 820 µs"),
+        (7_080, 14_100, "7 … 14 µs"),
+        (72, 2_180, "0.1 … 2.2 µs"),
+        (-49_900, 120_000, "−50 … 120 µs"),
+        (-9_000, 3_000, "−9.0 … 3.0 µs"),
+        (-2, 900_000, "0 … 900 µs"),
+        (0, 0, "0 … 0 ns"),
+        (1.2e6, 3.44e6, "1.2 … 3.4 ms"),
+    ],
+)
+def test_a_prediction_has_no_more_digits_than_it_knows(
+    low_ns: float, high_ns: float, text: str
+) -> None:
+    """An answer led with a gain of 0.0722 … 2.18 µs."""
+    assert format_prediction(low_ns, high_ns) == text

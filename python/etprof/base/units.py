@@ -40,6 +40,18 @@ def format_interval(low_ns: float | None, high_ns: float | None) -> str:
     return f"{_significant(low_ns / scale)} … {_significant(high_ns / scale)} {unit}"
 
 
+def format_prediction(low_ns: float, high_ns: float) -> str:
+    """Formats the ends of a prediction in one unit, to two digits of the larger: `350 … 820 µs`."""
+    largest_ns = max(abs(low_ns), abs(high_ns))
+    scale, unit = next((row for row in _TIME_UNITS if largest_ns >= row[0]), _TIME_UNITS[-1])
+    digits = 1 - math.floor(math.log10(largest_ns / scale)) if largest_ns else 0
+    low, high = (
+        f"{round(end_ns / scale, digits) + 0.0:.{max(digits, 0)}f}".replace("-", "−")
+        for end_ns in (low_ns, high_ns)
+    )
+    return f"{low} … {high} {unit}"
+
+
 def format_share(share: float | None) -> str:
     """Formats a fraction of one as per cent, such as `12.3 %`."""
     return MISSING if share is None else f"{share * 100:.1f} %"

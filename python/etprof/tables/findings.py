@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.commands import COMMAND, command_in, has_placeholder
 from etprof.base.text import command_line
-from etprof.base.units import count_of, format_range, format_share, format_value
+from etprof.base.units import count_of, format_prediction, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def brief_gain(finding: Finding) -> str:
     if finding.is_gain_measured or finding.interval is None:
         about = "" if finding.is_gain_measured else "about "
         return f"{about}{format_value('ns', finding.gain_ns)}{more} to gain"
-    predicted = format_range("ns", finding.interval.low, finding.interval.high)
+    predicted = format_prediction(finding.interval.low, finding.interval.high)
     return f"predicted gain {predicted}{more}"
 
 
