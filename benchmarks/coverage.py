@@ -11,31 +11,20 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
+from coverage_gate import false_alarms, stories
+from coverage_noises import gate_noises, level_noises
+from coverage_rows import Row, Section, Share, show
 
 from etprof.analysis.compare.comparison import judge_changes
 from etprof.analysis.split.operators import PartTimes
-from etprof.history.gate import Judgement, MetricComparison, judge_all
-from etprof.history.ingest import metric_of
-from etprof.history.metric_names import HEADLINE, METRICS
-from etprof.history.run_spread import DEFAULT_THRESHOLD
-from etprof.history.schema import Metric
 from etprof.measuring.plan import Experiment, Settings, draw_blocks, draw_rounds
 from etprof.statistics.change_points import LEAST_RUNS, find_change_points
 from etprof.statistics.effect import DEFAULT_MARGIN, effect_of_runs, estimate_effect, took_turns
 from etprof.statistics.order_statistics import LEAST_VALUES
-from etprof.statistics.runs import (
-    departure,
-    find_drift,
-    fit_prior,
-    spread_of_neighbours,
-    standing_level,
-)
 from etprof.statistics.summary import summarise_blocks
 from etprof.statistics.two_samples import pooled_spread
 
@@ -57,52 +46,6 @@ COVERS = (0.93, 0.97)
 OPERATORS = 20
 CLASS_EFFECT = 1.2
 SIDES = [Experiment(name="one"), Experiment(name="other")]
-
-
-class Share(NamedTuple):
-    """How often something happened, and within which bounds it should."""
-
-    title: str
-    hits: int
-    of: int
-    least: float = 0.0
-    most: float = 1.0
-
-    @property
-    def misses(self) -> bool:
-        """Whether it is outside by more than chance makes likely."""
-        if not self.of:
-            return False
-        found = self.hits / self.of
-        return any(
-            beyond > 3 * math.sqrt(max(limit * (1 - limit), 1e-9) / self.of)
-            for beyond, limit in ((self.least - found, self.least), (found - self.most, self.most))
-        )
-
-    def __str__(self) -> str:
-        found = f"{100 * self.hits / self.of:.1f}" if self.of else "-"
-        return found + ("<" if self.misses else "")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a section."""
-
-    label: str
-    count: str
-    shares: tuple[Share, ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    """One table: its rows are simulated when they are asked for."""
-
-    title: str
-    rows: Callable[[int], Iterator[Row]]
-    each: str = "launches"
-    """What the second column counts."""
-    cost: int = 1
-    """One trial for so many that are asked for."""
 
 
 def _normal(random: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -359,153 +302,6 @@ def _holds(change: Change, truth: float) -> bool:
     return change.interval is not None and change.interval.low <= truth <= change.interval.high
 
 
-SERIES = 12
-Place = tuple[int, str]
-"""A series and a metric."""
-History = dict[Place, list[float]]
-"""Log values, oldest first."""
-PLACES = [(series, metric) for metric in METRICS for series in range(SERIES)]
-WATCHED = (0, HEADLINE)
-"""The one series that something happens to."""
-SPREADS: dict[str, Callable[[np.random.Generator], float]] = {
-    "1 %": lambda _: 0.01,
-    "3 %": lambda _: 0.03,
-    "5 %": lambda _: 0.05,
-    "8 %": lambda _: 0.08,
-    "1 to 8 %": lambda random: math.exp(random.uniform(math.log(0.01), math.log(0.08))),
-    "1 %, one of six 8 %": lambda random: 0.08 if random.random() < 1 / 6 else 0.01,
-}
-"""Of a run, by what it is called; drawn for each series and metric."""
-FEW, MANY = (3, 5, 7), 20
-"""Runs of a history."""
-
-
-def check(
-    history: History, candidates: Mapping[Place, float], windows: Sequence[int]
-) -> list[dict[Place, list[Judgement]]]:
-    """Makes a whole check, steps and drifts, for each window; the judge is the product's."""
-    found: dict[int, list[tuple[Place, MetricComparison]]] = {window: [] for window in windows}
-    for metric in METRICS:
-        places = [place for place in history if place[1] == metric]
-        spreads = [spread_of_neighbours(history[place]) for place in places]
-        prior = fit_prior([spread for spread in spreads if spread is not None])
-        worse = -1 if METRICS[metric].higher_is_better else 1
-        for place in places:
-            logs, value = history[place], candidates[place]
-            after = Metric(**metric_of(metric, [math.exp(value)]))
-            level = standing_level(
-                logs, worse=worse, threshold=math.log1p(DEFAULT_THRESHOLD), prior=prior
-            )
-            line = find_drift([*logs, value], prior)
-            for window, made in found.items():
-                members = [logs[i] for i in level.members[-window:]]
-                step = departure(members, value, level.spread)
-                before = math.exp(value - step.change)
-                made.append((place, MetricComparison(after, (), before, DEFAULT_THRESHOLD, step)))
-                if line is not None:
-                    drift = MetricComparison(
-                        after, (), math.exp(line.start), DEFAULT_THRESHOLD, line.total, drift=line
-                    )
-                    made.append((place, drift))
-    judged = []
-    for made in found.values():
-        rows: dict[Place, list[Judgement]] = {}
-        for (place, _), judgement in zip(made, judge_all([each for _, each in made]), strict=True):
-            rows.setdefault(place, []).append(judgement)
-        judged.append(rows)
-    return judged
-
-
-def is_red(judgements: Sequence[Judgement]) -> bool:
-    """Whether a series and metric fails the build."""
-    return any(judgement.verdict in {"regression", "drift"} for judgement in judgements)
-
-
-def _draw(spreads: Mapping[Place, float], random: np.random.Generator) -> dict[Place, float]:
-    """Draws a run of every series."""
-    return {place: float(random.normal(0, spread)) for place, spread in spreads.items()}
-
-
-def _history(
-    kind: str, runs: int, random: np.random.Generator
-) -> tuple[History, dict[Place, float]]:
-    """Draws histories of `runs` runs; returns them with the spread of each."""
-    spreads = {place: SPREADS[kind](random) for place in PLACES}
-    return {p: random.normal(0, spread, runs).tolist() for p, spread in spreads.items()}, spreads
-
-
-def _false_alarms(trials: int) -> Iterator[Row]:
-    """Whole checks in which nothing has changed."""
-    for kind in SPREADS:
-        for runs, windows in (*((few, [few]) for few in FEW), (MANY, [3, 7])):
-            random = np.random.default_rng([runs, *kind.encode()])
-            red, called, inside = ([0] * len(windows) for _ in range(3))
-            for _ in range(trials):
-                history, spreads = _history(kind, runs, random)
-                for number, rows in enumerate(check(history, _draw(spreads, random), windows)):
-                    red[number] += any(map(is_red, rows.values()))
-                    verdicts = {each.verdict for row in rows.values() for each in row}
-                    called[number] += bool(verdicts & {"regression", "drift", "improvement"})
-                    inside[number] += sum(
-                        step.low <= 0 <= step.high  # type: ignore[operator]
-                        for step, *_ in rows.values()
-                    )
-            for number, window in enumerate(windows):
-                yield Row(
-                    f"spread {kind}, window {window}",
-                    str(runs),
-                    (
-                        Share("red checks", red[number], trials, 0.0, 0.05),
-                        Share("red or green", called[number], trials, 0.0, 0.05),
-                        Share("95 % covers", inside[number], trials * len(PLACES), 0.93),
-                    ),
-                )
-
-
-def _stories(trials: int) -> Iterator[Row]:
-    """One of 120 comparisons gets slower, after twelve runs; window 7."""
-    for rise in (0.05, 0.1, 0.2):
-        for kind in ("1 %", "3 %", "5 %"):
-            answers = _follow(trials, kind, [1 + rise])
-            red = Share("red", sum(map(sum, answers)), trials)
-            yield Row(f"one run {rise:.0%} slower, spread {kind}", "1", (red,))
-    for title, factors, keeps in (
-        ("+10 % that lasts, spread 1 %", [1.1] * 20, True),
-        ("+10 %, one commit again and again", [1.1] * 8, False),
-    ):
-        answers = _follow(trials, "1 %", factors, keeps=keeps)
-        red = Share("red", sum(map(sum, answers)), trials * len(factors), 1.0)
-        yield Row(title, str(len(factors)), (red,))
-    for kind, least in (("1 %", 1.0), ("3 %", 0.0)):
-        answers = _follow(trials, kind, [1.03**n for n in range(1, 9)])
-        found = Share("found within 8", sum(map(any, answers)), trials, least)
-        yield Row(f"+3 % a run, spread {kind}", "8", (found,))
-
-
-def _follow(
-    trials: int, kind: str, factors: Sequence[float], *, keeps: bool = True
-) -> list[list[bool]]:
-    """Checks run after run of the watched series as it goes through `factors`: red or not.
-
-    Without `keeps` they are of one commit, whose runs are in no baseline.
-    """
-    found = []
-    random = np.random.default_rng([len(factors), keeps, *kind.encode()])
-    for _ in range(trials):
-        history, spreads = _history(kind, 12, random)
-        answers = []
-        for factor in factors:
-            values = _draw(spreads, random)
-            values[WATCHED] += math.log(factor)
-            (rows,) = check(history, values, [7])
-            answers.append(is_red(rows[WATCHED]))
-            for place, logs in history.items():
-                if keeps or place != WATCHED:
-                    logs.append(values[place])
-        found.append(answers)
-    return found
-
-
 LENGTHS = (6, 9, 12, 15, 20, 50, 100, 250, 450)
 """Runs of a series; more than 200 are looked through in windows."""
 CLEAR_STEP, CLEAR_SPREAD = 1.2, 0.004
@@ -553,33 +349,23 @@ SECTIONS: dict[str, Section] = {
     ),
     "gate": Section(
         "Checks of 12 series by 10 metrics, drifts included, nothing changed; in %",
-        _false_alarms, "runs", cost=5,
+        false_alarms, "runs", cost=5,
     ),
     "stories": Section(
         "One of 120 comparisons becomes slower, after 12 runs, window 7; in %",
-        _stories, "checks", cost=20,
+        stories, "checks", cost=20,
     ),
     "changes": Section(
         "Change points in series of 2 % spread; in %", _changes, "runs", cost=5
     ),
+    "noises": Section(
+        "Run after run checked and kept, 12 series by 10 metrics, window 7, nothing changed; in %",
+        gate_noises, "runs", cost=10,
+    ),
+    "levels": Section(
+        "Change points in series of the same noises; in %", level_noises, "runs", cost=5
+    ),
 }  # fmt: skip
-
-
-def show(section: Section, trials: int) -> bool:
-    """Prints a section as it is simulated; returns whether every row is within its target."""
-    started, is_good, titles = time.monotonic(), True, None
-    trials = max(trials // section.cost, 1)
-    print(f"\n{section.title} ({trials} trials)")
-    for row in section.rows(trials):
-        if titles != (titles := [share.title for share in row.shares]):
-            print(f"{'':38}{section.each:>9}" + "".join(f"{title:>17}" for title in titles))
-        print(
-            f"{row.label:38}{row.count:>9}" + "".join(f"{s!s:>17}" for s in row.shares),
-            flush=True,
-        )
-        is_good &= not any(share.misses for share in row.shares)
-    print(f"{time.monotonic() - started:.0f} s")
-    return is_good
 
 
 def main() -> int:

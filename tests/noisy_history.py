@@ -40,7 +40,7 @@ class NoisyHistory:
 
     def add(
         self,
-        factor: float = 1.0,
+        factor: float | Sequence[float] = 1.0,
         *,
         commit: str | None = "",
         branch: str = "main",
@@ -50,13 +50,15 @@ class NoisyHistory:
     ) -> list[int]:
         """Adds a run of every series, `factor` times as slow (of series `only`); returns their ids.
 
+        Several factors are those of the series, one each.
         `commit` is one of its own by default. `values` are exact, the same in every launch.
         """
         self.minute += 1
         known = short_hash("commit", self.minute) if commit == "" else commit
         facts = {"git_commit": known, "git_branch": branch, "wrong_outputs": wrong_outputs}
+        factors = [factor] * self.series if isinstance(factor, float) else factor
         runs = [
-            self._run(i, factor if only in (None, i) else 1.0, facts, values or {})
+            self._run(i, factors[i] if only in (None, i) else 1.0, facts, values or {})
             for i in range(self.series)
         ]
         return [added.run_id for added in self.store.add(runs)]

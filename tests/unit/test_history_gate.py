@@ -587,6 +587,6 @@ def test_the_dashboard_has_the_verdicts_of_a_check(make: Make, factor: float) ->
 
 def test_a_drift_is_told_as_what_each_run_adds() -> None:
     drift = SimpleNamespace(total=SimpleNamespace(change=math.log(1.21)), runs=3)
-    comparison: Any = SimpleNamespace(drift=drift, threshold=0.05)
+    comparison: Any = SimpleNamespace(drift=drift, threshold=0.05, states="")
     text = gate._reason(comparison, "regression", 0.21, is_real=True)
     assert text == "+10.0 % a run over the last 3 commits"

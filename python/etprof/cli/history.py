@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.process import user_name
 from etprof.base.text import clean, command_line
-from etprof.base.units import count_of, format_change, format_count
+from etprof.base.units import count_of, format_count
 from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, whole_number
 from etprof.cli.output import answer, show, show_answer, show_json
 
@@ -383,9 +383,7 @@ def _changes(arguments: argparse.Namespace) -> int:
         changes, doubtful = find_changes(session, metric, _filters(arguments))
         table = CHANGES.of(changes, title=metric_label(metric))
         doubts = [
-            f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
-            f"tell a step of {format_change(doubt.change)} from a drift"
-            for doubt in doubtful
+            f"{title_of(doubt.run)} on {doubt.run.device}: {doubt.text}" for doubt in doubtful
         ]
         document = {"metric": metric, "changes": table.records(), "doubts": doubts}
         missing = f"No change point in {metric}"

@@ -34,8 +34,10 @@ from etprof.history.run_spread import (
 )
 from etprof.history.schema import OK, Baseline, Metric, Run
 from etprof.history.selection import BRANCH, WINDOW, window_size
+from etprof.statistics.departures import SeriesDeparture, weigh_departure
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.runs import LEAST_RUNS, departure, find_drift, is_assumed
+from etprof.statistics.states import remove_states
 from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, holm, t_quantile
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from etprof.history.run_spread import BaselineLevel, SeriesPoint
     from etprof.statistics.runs import Drift
+    from etprof.statistics.states import TwoStates
     from etprof.statistics.two_samples import GroupDifference
 
 Verdict = Literal["regression", "improvement", "drift", "changed", "unchanged", "inconclusive"]
@@ -104,7 +107,17 @@ class MetricComparison:
     is_standing: bool = False
     """Whether a check called the series worse before, and the candidate is not clearly back."""
     lone_share: float = 0.0
-    """Share of the device's runs that stood out as far alone, where this speaks for chance."""
+    """Chance of a run that stands out as far, by the device's runs, where this speaks for chance."""
+    group: Hashable = None
+    """What the series that share a device have in common; None where nothing is known of it."""
+    runs_before: int = 0
+    """Earlier runs of the series."""
+    outside: int = 0
+    """How many of them, next before the candidate, were worse than the level."""
+    states: str = ""
+    """What two states the series has, in words."""
+    together: int = 0
+    """Series of the device that became worse in this check, where this may be the device's state."""
 
     @property
     def change(self) -> float:
@@ -173,23 +186,27 @@ class Gate:
         comparison = replace(
             comparison, departed=standing or level.outside_runs, is_standing=bool(standing)
         )
-        return self._weigh_lone_runs(comparison, difference, level)
+        return self._weigh(comparison, difference, level)
 
-    def _weigh_lone_runs(
+    def _weigh(
         self, comparison: MetricComparison, difference: GroupDifference, level: BaselineLevel
     ) -> MetricComparison:
-        """Lets a change for the worse be chance where the device's runs stand out as far alone.
-
-        Several in a row are no lone ones: the chance of that is the share's power.
-        """
+        """Lets a change be chance where the noise of the device's runs reaches as far."""
         candidate = comparison.candidate
-        if (difference.change > 0) == candidate.higher_is_better:
-            return comparison
-        share = self._series.lone_share(candidate.run, candidate.name, difference.change)
-        chance = share ** (1 + len(level.outside))
-        if chance <= difference.p_value:
-            return comparison
-        return replace(comparison, difference=replace(difference, p_value=chance), lone_share=share)
+        run, metric = candidate.run, candidate.name
+        logs = [point.log_value for point in level.points]
+        is_worse = (difference.change > 0) != candidate.higher_is_better
+        outside = level.outside if is_worse else level.better
+        departed = SeriesDeparture(
+            metric, logs, math.log(candidate.value), is_worse, outside, level.state_chance
+        )
+        noise = self._series.noise(run, without_states=level.is_of_worse_state)
+        weighed, share = weigh_departure(difference, noise, departed)
+        return replace(
+            comparison, difference=weighed, lone_share=share, group=(run.device, metric),
+            runs_before=len(logs), outside=len(level.outside),
+            states=describe_states(level.states) if level.states else "",
+        )  # fmt: skip
 
     def _departed(self, level: BaselineLevel, after: Metric) -> tuple[int, ...]:
         """The runs since which the series is worse, if the candidate does not say that it is back."""
@@ -296,8 +313,9 @@ class Gate:
         values.setdefault(
             candidate_source if candidate_source[0] is not None else candidate.id, []
         ).append(math.log(after.value))
-        logs = [math.fsum(value) / len(value) for value in values.values()]
-        estimate = find_drift(logs, self._series.prior(candidate, metric))
+        logs = remove_states([math.fsum(value) / len(value) for value in values.values()])
+        dependence = self._series.noise(candidate).dependence
+        estimate = find_drift(logs, self._series.prior(candidate, metric), dependence)
         if estimate is None:
             return None
         second_half = set(list(values)[-(estimate.runs // 2) :])
@@ -325,7 +343,7 @@ class Gate:
                 *(np.log(metric.samples).tolist() for metric in (*baseline, after))
             )
             if level is None
-            else departure(logs, math.log(after.value), level.spread)
+            else departure(logs, math.log(after.value), level.spread, level.dependence)
         )
         if difference is None or abs(difference.change) > _LARGEST_LOG:
             return replace(comparison, problem="the values are too far apart to be of one thing")
@@ -337,7 +355,12 @@ class Gate:
         return self._thresholds.get(metric, common)
 
     def _baseline_level(self, run: Run, branch: str | None, metric: str) -> BaselineLevel:
-        return self._series.baseline_level(run, branch, metric, self._limit(metric, exact=False))
+        """Returns the level of a run's series; of a series with two states, that of the nearest."""
+        limit, value = self._limit(metric, exact=False), self._value_of(run, metric)
+        level = self._series.baseline_level(run, branch, metric, limit)
+        if value is None or value.value <= 0:
+            return level
+        return level.of_state(math.log(value.value), _worse_side(value), math.log1p(limit))
 
     def _pinned(self, name: str, candidate: Run) -> Run | None:
         query = (
@@ -356,6 +379,11 @@ class Gate:
         return self._values[run.id, metric]
 
 
+def _worse_side(metric: Metric) -> int:
+    """Sign of a change for the worse."""
+    return -1 if metric.higher_is_better else 1
+
+
 def _commit_of(point: SeriesPoint) -> Hashable:
     """What tells a run's sources from others; of unknown ones, the run itself."""
     return point.source if point.source[0] is not None else point.run_id
@@ -365,6 +393,7 @@ def judge_all(
     comparisons: Sequence[MetricComparison], family: int | None = None
 ) -> list[Judgement]:
     """Judges comparisons that were made together; `family` is their number, if there are more."""
+    comparisons = _mark_common_causes(comparisons)
     tested = [comparison for comparison in comparisons if comparison.difference is not None]
     size = max(len(tested), family or 0, 1)
     p_values = [c.difference.p_value for c in tested if c.difference is not None]
@@ -377,10 +406,41 @@ def judge_all(
     ]
 
 
+def _mark_common_causes(comparisons: Sequence[MetricComparison]) -> list[MetricComparison]:
+    """Marks what became worse with most series of its device, which are one observation of it."""
+    groups: dict[Hashable, list[bool]] = {}
+    for comparison in comparisons:
+        if comparison.group is not None:
+            groups.setdefault(comparison.group, []).append(_is_worse_alone(comparison))
+    marked = []
+    for comparison in comparisons:
+        worse = groups.get(comparison.group, [])
+        is_common = len(worse) >= LEAST_RUNS and 2 * sum(worse) > len(worse)
+        is_marked = is_common and comparison.group is not None and _is_worse_alone(comparison)
+        marked.append(replace(comparison, together=sum(worse)) if is_marked else comparison)
+    return marked
+
+
+def _is_worse_alone(comparison: MetricComparison) -> bool:
+    """Whether a series is worse beyond chance and beyond the threshold, judged by itself."""
+    difference = comparison.difference
+    if difference is None or difference.p_value > 1 - CONFIDENCE:
+        return False
+    is_worse = (difference.change > 0) != comparison.candidate.higher_is_better
+    return is_worse and abs(math.expm1(difference.change)) > comparison.threshold
+
+
+def _chance_of_state(comparison: MetricComparison) -> float:
+    """Chance of a state that none of the device's runs showed, by the rule of succession."""
+    return float((1 / (comparison.runs_before + 2)) ** (1 + comparison.outside))
+
+
 def _judge(
     comparison: MetricComparison, difference: GroupDifference, p_value: float, confidence: float
 ) -> Judgement:
     """Judges by the adjusted p and the threshold; equality by the whole interval."""
+    if comparison.together:
+        p_value = max(p_value, _chance_of_state(comparison))
     low, high = (math.expm1(e) for e in (difference.interval.low, difference.interval.high))
     limit, change = comparison.threshold, math.expm1(difference.change)
     is_real = p_value <= 1 - CONFIDENCE
@@ -430,7 +490,22 @@ def _smallest(
     return math.expm1(-rise if comparison.candidate.higher_is_better else rise)
 
 
+def describe_states(states: TwoStates) -> str:
+    """Says how far two states are apart, and how many runs are in the upper one."""
+    runs = len(states.lower) + len(states.upper)
+    return (
+        f"{len(states.upper)} of {runs} runs are in a state that is {format_change(states.change)}"
+    )
+
+
 def _reason(comparison: MetricComparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
+    reason = _reason_of_verdict(comparison, verdict, change, is_real=is_real)
+    return f"{reason}; two states: {comparison.states}" if comparison.states else reason
+
+
+def _reason_of_verdict(
+    comparison: MetricComparison, verdict: Verdict, change: float, *, is_real: bool
+) -> str:
     limit = f"{comparison.threshold * 100:g} %"
     if comparison.drift is not None:
         a_run = math.expm1(comparison.drift.total.change / (comparison.drift.runs - 1))
@@ -450,9 +525,14 @@ def _why_undecided(
     if difference is not None and is_assumed(difference.spread):
         runs = count_of(len(comparison.baseline), "run")
         return f"too few runs to know how much they differ ({runs} in the baseline)"
+    if comparison.together and not is_real:
+        count = count_of(comparison.together, "series", "series")
+        return f"{count} of the device became worse together, as in a new state; the next run tells"
+    if comparison.states and comparison.lone_share and not is_real:
+        return "as far as the other state"
     if comparison.lone_share and not is_real:
         share = format_share(comparison.lone_share)
-        return f"{share} of the device's runs stand out as far alone; the next run tells"
+        return f"{share} of the device's runs may stand out as far; the next run tells"
     if verdict == "unchanged":
         return f"the whole interval lies within ±{limit}"
     size = f"{'beyond' if abs(change) > comparison.threshold else 'not beyond'} {limit}"

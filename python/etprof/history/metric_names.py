@@ -44,6 +44,7 @@ METRICS: Final[dict[str, MetricKind]] = {
     "decode_tokens_per_second": MetricKind("1/s", True, "Decode", "token_per_sec", 1.0),
     "token_latency_ns": _time("Latency of a token, median", "token_latency(ms)"),
 }
+HIGHER_IS_BETTER: Final = frozenset(name for name, kind in METRICS.items() if kind.higher_is_better)
 HEADLINE: Final = "latency_ns"
 
 

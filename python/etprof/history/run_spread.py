@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from etprof.base.units import format_share
 from etprof.history.ingest import read_run_directory
-from etprof.history.metric_names import HEADLINE, METRICS
+from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS
 from etprof.history.schema import (
     OK,
     Acceptance,
@@ -29,16 +29,18 @@ from etprof.history.schema import (
     Run,
 )
 from etprof.history.selection import NEWEST_FIRST
+from etprof.statistics.device_noise import DeviceNoise
 from etprof.statistics.runs import (
     LEAST_DEVIATION,
     LEAST_FREEDOM,
     RunMarks,
     fit_prior,
     is_assumed,
-    lone_departures,
+    moderated,
     spread_of_neighbours,
     standing_level,
 )
+from etprof.statistics.states import TwoStates, find_states, remove_states
 from etprof.statistics.two_samples import Spread
 
 if TYPE_CHECKING:
@@ -62,10 +64,8 @@ DEFAULT_THRESHOLD: Final = 0.05
 MOST_RUNS: Final = 300
 """Runs of a series that are used: most of a year of nightly runs."""
 _MOST_OF_A_DEVICE: Final = 2000
-_AS_FAR: Final = 0.75
-"""Of a change: a lone run that was so far out may as well have been the change."""
-_LEAST_LONE: Final = 2
-"""Lone runs that are a state of the device; a single one may be anything, and excuses nothing."""
+_NOISE_RUNS: Final = 100
+"""The newest runs of a series that say how its device's noise looks: a warm day in forty is seen."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,49 @@ class BaselineLevel:
 
     outside: tuple[int, ...] = ()
     """Indices of the newest points, one after the other, that were worse than the level."""
+    better: tuple[int, ...] = ()
+    """Indices of the newest points, one after the other, that were better than the level."""
+    dependence: float = 0.0
+    """Lag-1 autocorrelation of the device's runs."""
+    states: TwoStates | None = None
+    """The two states of the series, if it goes back and forth between them."""
+    state_spread: Spread | None = None
+    """Of one run around its state."""
+
+    state_chance: float = 0.0
+    """That the candidate and the runs before it are in the worse state; 0 if the candidate is not."""
+    is_of_worse_state: bool = False
+    """Whether the candidate is worse than both states, so that the worse one is its level."""
+
+    def of_state(self, log_value: float, worse: int, threshold: float) -> BaselineLevel:
+        """Returns the level that a value is judged by in a series of two states; else itself.
+
+        What is worse than both states departs from the worse one, all else from the better one.
+
+        Args:
+            log_value: The value that is judged.
+            worse: The sign of a change for the worse.
+            threshold: The smallest change that matters, in log units.
+        """
+        states = self.states
+        if states is None or self.state_spread is None:
+            return self
+        ends = (states.lower, states.lower_level), (states.upper, states.upper_level)
+        (better, _), (worst, worst_level) = ends if worse > 0 else ends[::-1]
+
+        def is_beyond(value: float) -> bool:
+            return worse * (value - worst_level) > threshold
+
+        if is_beyond(log_value):
+            outside = tuple(i for i in self.outside if is_beyond(self.points[i].log_value))
+            return replace(
+                self, members=worst, spread=self.state_spread, outside=outside,
+                is_of_worse_state=True,
+            )  # fmt: skip
+        chance = 0.0
+        if states.is_upper(log_value) == (worse > 0):
+            chance = states.chance_of_stretch(self.outside, upper=worse > 0)
+        return replace(self, members=better, spread=self.state_spread, state_chance=chance)
 
     @property
     def outside_runs(self) -> tuple[int, ...]:
@@ -111,6 +154,36 @@ class BaselineLevel:
     def is_constant(self) -> bool:
         """Whether no run of the level ever had another value."""
         return len({self.points[member].log_value for member in self.members}) <= 1
+
+
+def find_level(
+    points: Sequence[SeriesPoint],
+    marks: RunMarks,
+    *,
+    worse: int,
+    threshold: float,
+    prior: Spread | None,
+) -> BaselineLevel:
+    """Returns the level that a series stands at, and its states.
+
+    Args:
+        points: The runs of the series, oldest first.
+        marks: What else is known of them, by their indices.
+        worse: The sign of a change for the worse.
+        threshold: The smallest change that matters, in log units.
+        prior: What the other series of the device vary by.
+    """
+    logs = [point.log_value for point in points]
+    level = standing_level(logs, worse=worse, threshold=threshold, prior=prior, marks=marks)
+    # What departs now may be a new level: it tells of states when it is over.
+    departing = {*level.outside, *level.better}
+    worse_runs = {*marks.alarmed}.difference(marks.accepted)
+    states = find_states(logs, {*marks.barred, *worse_runs, *departing})
+    state_spread = None if states is None else moderated(states.squares, states.freedom, prior)
+    return BaselineLevel(
+        points, level.members, level.spread, level.departure, level.outside, level.better,
+        marks.dependence, states, state_spread,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,42 +245,57 @@ class SeriesRuns:
         higher = METRICS[metric].higher_is_better if metric in METRICS else False
         accepted = self.accepted_runs(run.series)
         alarmed = self.alarmed_runs(run.series, metric)
-        level = standing_level(
-            [point.log_value for point in points],
-            worse=-1 if higher else 1,
-            threshold=math.log1p(threshold),
-            prior=self.prior(run, metric),
-            marks=RunMarks(
-                accepted={i for i, point in enumerate(points) if point.run_id in accepted},
-                alarmed={i for i, point in enumerate(points) if point.run_id in alarmed},
-                barred=barred,
-            ),
+        marks = RunMarks(
+            accepted={i for i, point in enumerate(points) if point.run_id in accepted},
+            alarmed={i for i, point in enumerate(points) if point.run_id in alarmed},
+            barred=barred,
+            dependence=self.noise(run).dependence,
         )
-        return BaselineLevel(points, level.members, level.spread, level.departure, level.outside)
+        prior, worse = self.prior(run, metric), -1 if higher else 1
+        return find_level(points, marks, worse=worse, threshold=math.log1p(threshold), prior=prior)
 
-    def lone_share(self, run: Run, metric: str, change: float) -> float:
-        """Share of the device's earlier runs that were about as much worse, each alone.
+    def noise(self, run: Run, *, without_states: bool = False) -> DeviceNoise:
+        """Returns what the device's runs before a run say of their noise.
 
-        A device has states, such as warm, that a spread of calm runs does not tell.
-
-        Args:
-            run: The run that is judged; the device's runs before it count.
-            metric: The metric.
-            change: Of the run from its level, in log units; its sign says which side is worse.
+        With `without_states`, as if each series had been in one state.
         """
-        worse = int(math.copysign(1, change))
-        lone: list[float] = []
-        for name, group in self._of_device(run, metric).groups.items():
-            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
-            logs = [point.log_value for point in group[:count]]
 
-            def work(logs: Sequence[float] = logs) -> Sequence[float]:
-                return lone_departures(logs, worse)
+        def work() -> DeviceNoise:
+            logs = {
+                metric: {
+                    key: self._logs_before(key[0], group, run, metric, without_states)
+                    for key, group in self._of_device(run, metric).groups.items()
+                }
+                for metric in METRICS
+            }
+            return DeviceNoise(logs, HIGHER_IS_BETTER)
 
-            key = (run.device, metric, *name, count, worse, "lone")
-            lone += get_or_load(self._of_devices, work, *key)
-        as_far = sum(departure >= _AS_FAR * abs(change) for departure in lone)
-        return as_far / len(lone) if as_far >= _LEAST_LONE else 0.0
+        name = run.device, run.measured_at, without_states, "noise"
+        return get_or_load(self._of_runs, work, *name)
+
+    def _logs_before(
+        self,
+        series: str,
+        group: Sequence[SeriesPoint],
+        run: Run,
+        metric: str,
+        without_states: bool,
+    ) -> Sequence[float]:
+        """Log values of a series' newest points before a run."""
+        count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
+        points = group[:count][-_NOISE_RUNS:]
+        logs = [point.log_value for point in points]
+        if not without_states:
+            return logs
+        alarmed = self.alarmed_runs(series, metric)
+
+        def work() -> Sequence[float]:
+            worse = {index for index, point in enumerate(points) if point.run_id in alarmed}
+            return remove_states(logs, worse)
+
+        # A group differs from moment to moment by how many of its runs there were.
+        newest = points[-1].run_id if points else None
+        return get_or_load(self._of_runs, work, series, metric, newest, count, "logs")
 
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
@@ -258,14 +346,9 @@ class SeriesRuns:
         """
         spreads = []
         for name, group in self._of_device(run, metric).groups.items():
-            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
-            logs = [point.log_value for point in group[:count]]
-
-            def work(logs: Sequence[float] = logs) -> Spread | None:
-                return spread_of_neighbours(logs)
-
-            # A group differs from moment to moment by how many of its runs there were.
-            spreads.append(get_or_load(self._of_devices, work, run.device, metric, *name, count))
+            spreads.append(
+                spread_of_neighbours(self._logs_before(name[0], group, run, metric, True))
+            )
         spreads_of_series = [spread for spread in spreads if spread is not None]
         calibrated = self._calibrated(run.device) if metric == HEADLINE else None
         return (

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from etprof.base.units import count_of, format_change
+from etprof.history.gate import describe_states
 from etprof.history.schema import OK, Acceptance, Baseline, Metric, Run
 from etprof.history.selection import newest_of_each_series
 from etprof.statistics.change_points import MOST_OF_A_LEVEL, find_change_points, step_in_doubt
+from etprof.statistics.states import find_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from etprof.statistics.change_points import ChangePoint
+    from etprof.statistics.states import TwoStates
 
 
 @dataclass(frozen=True)
@@ -59,18 +64,43 @@ class StepInDoubt:
     change: float
     """Of the step, if it is one: after ÷ before, minus one."""
 
+    @property
+    def text(self) -> str:
+        """What cannot be told, in words."""
+        step = format_change(self.change)
+        return f"{count_of(self.runs, 'run')} cannot tell a step of {step} from a drift"
+
+
+@dataclass(frozen=True)
+class SeriesInTwoStates:
+    """A series that goes back and forth between two states, which are no changes of its level."""
+
+    run: Run
+    """The newest one."""
+    states: TwoStates
+
+    @property
+    def text(self) -> str:
+        """What the states are, in words."""
+        return f"two states: {describe_states(self.states)}"
+
 
 def find_changes(
     session: Session, metric: str, filters: Mapping[str, str]
-) -> tuple[list[LevelChange], list[StepInDoubt]]:
+) -> tuple[list[LevelChange], list[StepInDoubt | SeriesInTwoStates]]:
     """Returns all change points of representative runs, series by series, oldest first.
 
-    And the series whose newest level would have a step if its runs were independent.
+    And the series that have two states, or whose newest level would have a step if its runs were
+    independent.
     """
-    changes, doubts = list[LevelChange](), list[StepInDoubt]()
+    changes, doubts = list[LevelChange](), list[StepInDoubt | SeriesInTwoStates]()
     for newest, numbers, values in _series(session, metric, filters):
         change_points = find_change_points(values)
         changes += _describe(session, metric, change_points, numbers, values)
+        states = find_states([math.log(value) for value in values if value > 0])
+        if states is not None:
+            doubts.append(SeriesInTwoStates(newest, states))
+            continue
         level = values[change_points[-1].start if change_points else 0 :][-MOST_OF_A_LEVEL:]
         step = step_in_doubt(level)
         if step is not None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from etprof.statistics.states import remove_states
 from etprof.statistics.summary import noise_of_series
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _LONG: Final = 8
 """Runs of a level in which strays are noise; of a shorter one a quarter may be."""
 _MOST_STRAYS: Final = 0.25
 _PROBABLE: Final = 0.95
+_WHERE_A_LEVEL_IS: Final = (0.75, 1.5)
+"""Of a step: a run that is so far out stands where the level behind the step does."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def find_change_points(
     """
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return []
-    logs = np.log(np.asarray(values, float))
+    logs = np.asarray(remove_states(np.log(np.asarray(values, float)).tolist()))
     levels, edges = Levels(_clip_outliers(logs)), [0, *_all_starts(logs, minimum_change), logs.size]
     change_points = (
         levels.locate_change(begin, end) for begin, end in zip(edges, edges[2:], strict=False)
@@ -151,7 +154,8 @@ def _starts(
         Indices into `logs`.
     """
     starts = levels.partition(_COST - _LESS_OF_FEW / logs.size + math.log(windows))
-    return _drop_mixed(logs, _drop_small_changes(logs, starts, minimum_log_change))
+    starts = _drop_mixed(logs, _drop_small_changes(logs, starts, minimum_log_change))
+    return _drop_small_changes(logs, _drop_recurring(logs, starts), minimum_log_change)
 
 
 class Levels:
@@ -349,3 +353,69 @@ def _drop_mixed(logs: NDArray[np.float64], starts: Sequence[int]) -> list[int]:
         ):
             remaining.append(start)
     return remaining
+
+
+def _drop_recurring(logs: NDArray[np.float64], starts: Sequence[int]) -> list[int]:
+    """Joins a level with its neighbour where other runs of the series stand where the level does.
+
+    A series with two states is for some runs mostly in one of them by chance. If a share p of n runs
+    is in that state, stretches with k of m runs there begin n times as often as the binomial says (an
+    upper bound of their chance); p is known from the other runs, by the rule of succession. The
+    shortest level comes first.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+        starts: Starts of all levels but the first.
+    """
+    remaining = list(starts)
+    while remaining:
+        edges = [0, *remaining, logs.size]
+        levels = [logs[a:b] for a, b in itertools.pairwise(edges)]
+        recurring = [
+            (min(levels[index].size, levels[index + 1].size), start)
+            for index, start in enumerate(remaining)
+            if _chance_of_stretch(levels, index) > 1 - _PROBABLE
+        ]
+        if not recurring:
+            break
+        remaining.remove(min(recurring)[1])
+    return remaining
+
+
+def _chance_of_stretch(levels: Sequence[NDArray[np.float64]], index: int) -> float:
+    """How many stretches with as many runs where a level is are expected in a series of two states.
+
+    Args:
+        levels: Log values of the series, by level, each of shape (runs,).
+        index: Of the first of two neighbours; the shorter of them is the level.
+    """
+    pair = [index, index + 1]
+    pair.sort(key=lambda number: levels[number].size)
+    short, long = pair
+    middle = float(np.median(levels[long]))
+    step = float(np.median(levels[short])) - middle
+    nearest, farthest = (abs(step) * share for share in _WHERE_A_LEVEL_IS)
+
+    def is_there(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        sides = np.sign(step) * (values - middle)
+        within: NDArray[np.bool_] = (sides >= nearest) & (sides <= farthest)
+        return within
+
+    # A level that follows on this one and stands there too is its continuation, and no recurrence.
+    beyond = 2 * short - long
+    is_continued = 0 <= beyond < len(levels) and bool(
+        is_there(np.array([np.median(levels[beyond])]))[0]
+    )
+    others = [
+        is_there(values)
+        for number, values in enumerate(levels)
+        if number != short and not (is_continued and number == beyond)
+    ]
+    count, inside = sum(part.size for part in others), int(np.sum(is_there(levels[short])))
+    share = (sum(int(np.sum(part)) for part in others) + 1) / (count + 2)
+    size = levels[short].size
+    chance = math.fsum(
+        math.comb(size, runs) * share**runs * (1 - share) ** (size - runs)
+        for runs in range(inside, size + 1)
+    )
+    return count * chance

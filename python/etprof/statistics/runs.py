@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from etprof.statistics.dependence import level_factors, line_factors
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.summary import robust_spread
 from etprof.statistics.two_samples import (
@@ -148,26 +149,33 @@ def _is_unlike(series_spread: Spread, prior: Spread) -> bool:
     return float(fdtrc(series_spread.freedom, prior.freedom, ratio)) < _UNLIKE
 
 
-def departure(level: Sequence[float], log_value: float, spread: Spread) -> GroupDifference:
+def as_dependent(spread: Spread, dependence: float) -> Spread:
+    """Returns the spread around a level of runs whose neighbours differ by a spread.
+
+    The variance of AR(1) values is that of their differences, halved, over 1 - ρ.
+    """
+    return replace(spread, deviation=spread.deviation / math.sqrt(1 - dependence))
+
+
+def departure(
+    level: Sequence[float], log_value: float, spread: Spread, dependence: float = 0.0
+) -> GroupDifference:
     """Holds one run against a level's mean: shift ± t·s·sqrt(1 + 1/K) for K runs in `level`.
+
+    Runs that depend on the run before, by `dependence`, have another root (`level_factors`).
 
     A prediction interval: what the run's own noise and the level's leave open (Kalibera and Jones,
     "Rigorous benchmarking in reasonable time", 2013, on why runs are the unit that counts).
     """
     shift = log_value - math.fsum(level) / len(level)
-    return difference_with_error(shift, error_of_departure(spread, len(level)), spread)
+    return difference_with_error(shift, error_of_departure(spread, len(level), dependence), spread)
 
 
-def error_of_departure(spread: Spread, runs: int) -> float:
-    """Standard error of one run's distance from the mean of `runs` others."""
-    return spread.deviation * math.sqrt(1 + 1 / runs)
-
-
-def lone_departures(logs: Sequence[float], worse: int) -> list[float]:
-    """Returns by how much each run but the ends was worse than both of its neighbours, in log units."""
-    values = worse * np.asarray(logs, float)
-    inner = values[1:-1]
-    return [float(d) for d in np.minimum(inner - values[:-2], inner - values[2:])]
+def error_of_departure(spread: Spread, runs: int, dependence: float = 0.0) -> float:
+    """Standard error of one run's distance from the mean of the `runs` before it."""
+    if not dependence:
+        return spread.deviation * math.sqrt(1 + 1 / runs)
+    return spread.deviation * level_factors(dependence, runs).error
 
 
 @dataclass(frozen=True)
@@ -216,6 +224,8 @@ class Level:
     """None unless newest runs were called worse."""
     outside: tuple[int, ...] = ()
     """Indices of the newest runs, one after the other, that were worse than the level."""
+    better: tuple[int, ...] = ()
+    """Indices of the newest runs, one after the other, that were better; three are the new level."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +238,8 @@ class RunMarks:
     """A check called them worse."""
     barred: Collection[int] = ()
     """They are never of the level, as those of the candidate's own commit."""
+    dependence: float = 0.0
+    """Lag-1 autocorrelation of the runs."""
 
 
 def standing_level(
@@ -251,17 +263,20 @@ def standing_level(
         prior: What the other series of the device vary by.
         marks: What else is known of the runs.
     """
+    if prior is not None:
+        prior = as_dependent(prior, marks.dependence)
     walk = _LevelWalk(prior, worse, threshold, marks)
     for index, value in enumerate(logs):
         walk.visit(index, value)
     spread = moderated(*walk.variation(), prior)
-    return Level(tuple(walk.members), spread, walk.departure, tuple(walk.outside))
+    return Level(tuple(walk.members), spread, walk.departure, tuple(walk.outside), walk.better_runs)
 
 
 class _LevelWalk:
     """The runs of the level so far, and how much those before varied."""
 
     def __init__(self, prior: Spread | None, worse: int, threshold: float, marks: RunMarks) -> None:
+        self._dependence = marks.dependence
         self._prior, self._worse, self._threshold, self._marks = prior, worse, threshold, marks
         self.members: list[int] = []
         self.departure: Departure | None = None
@@ -270,13 +285,18 @@ class _LevelWalk:
         self._before = (0.0, 0.0)
         self._better: list[tuple[int, float]] = []
 
+    @property
+    def better_runs(self) -> tuple[int, ...]:
+        """Indices of the newest runs that were better than the level."""
+        return tuple(index for index, _ in self._better)
+
     def visit(self, index: int, value: float) -> None:
         """Takes a run into the level, or keeps it out."""
         side, is_alarmed = self._side(value), index in self._marks.alarmed
         self.outside = [*self.outside, index] if side == self._worse else []
         if index in self._marks.accepted and (is_alarmed or side == self._worse):
             self._begin_level([(index, value)])
-        elif is_alarmed and self._values:
+        elif is_alarmed and self._values and not self._is_returning(value):
             self._better = []
             self._depart(index, value)
         elif index in self._marks.barred or side == self._worse:
@@ -287,6 +307,10 @@ class _LevelWalk:
                 self._begin_level(self._better)
         elif self._is_back(value):
             self._take(index, value)
+
+    def _is_returning(self, value: float) -> bool:
+        """Whether a run was called worse only since others were, and lies near the level itself."""
+        return self.departure is not None and self.departure.is_near_level(value)
 
     def _is_back(self, value: float) -> bool:
         """Whether a run of the level may be taken for one, after others that were worse."""
@@ -331,12 +355,17 @@ class _LevelWalk:
             return self._before
         mean = math.fsum(self._values) / count
         level_squares = math.fsum((value - mean) ** 2 for value in self._values)
+        level_freedom = float(count - 1)
+        if self._dependence and count > 1:
+            factors = level_factors(self._dependence, count)
+            level_freedom = factors.freedom
+            level_squares *= level_freedom / factors.squares
         # Of the levels before, as much as makes up for what this one does not tell yet.
         squares, freedom = self._before
         carried_freedom = min(freedom, _SPREAD_RUNS - count)
         return level_squares + (
             squares * carried_freedom / freedom if freedom else 0.0
-        ), count - 1 + carried_freedom
+        ), level_freedom + carried_freedom
 
     def _side(self, value: float) -> int:
         """0 where the value is of the level, else the sign of its departure."""
@@ -347,7 +376,8 @@ class _LevelWalk:
         if abs(shift) <= self._threshold:
             return 0
         spread = moderated(*self.variation(), self._prior)
-        reach = t_quantile(spread.freedom, _BELONGING) * error_of_departure(spread, len(newest))
+        error = error_of_departure(spread, len(newest), self._dependence)
+        reach = t_quantile(spread.freedom, _BELONGING) * error
         return 0 if abs(shift) <= reach else int(math.copysign(1, shift))
 
 
@@ -364,11 +394,14 @@ class Drift:
     """Whether the line fits better than one step does."""
 
 
-def find_drift(logs: Sequence[float], prior: Spread | None = None) -> Drift | None:
+def find_drift(
+    logs: Sequence[float], prior: Spread | None = None, dependence: float = 0.0
+) -> Drift | None:
     """Fits a line to the newest eight values; None below six.
 
     Least squares and its t-test (Draper and Smith, Applied Regression Analysis, chapter 1), with
-    the deviations from the line moderated by the device's prior.
+    the deviations from the line moderated by the device's prior. Runs that depend on the run before,
+    by `dependence`, stray from their level in long waves, which are paid for (`line_factors`).
     """
     if len(logs) < _LEAST_DRIFT_RUNS:
         return None
@@ -377,9 +410,16 @@ def find_drift(logs: Sequence[float], prior: Spread | None = None) -> Drift | No
     extent = float(np.sum(offsets**2))
     slope = float(np.sum(offsets * values)) / extent
     deviations = values - values.mean() - slope * offsets
-    spread = moderated(float(np.sum(deviations**2)), values.size - 2, prior)
+    squares, freedom = float(np.sum(deviations**2)), values.size - 2.0
     length = values.size - 1
-    error = length * spread.deviation / math.sqrt(extent)
+    error_of_one = length / math.sqrt(extent)
+    if dependence:
+        factors = line_factors(dependence, values.size)
+        squares, freedom = squares * factors.freedom / factors.squares, factors.freedom
+        error_of_one = factors.error
+        prior = None if prior is None else as_dependent(prior, dependence)
+    spread = moderated(squares, freedom, prior)
+    error = error_of_one * spread.deviation
     total = difference_with_error(slope * length, error, spread)
     steps = (float(values[:cut].var() * cut + values[cut:].var() * (values.size - cut))
              for cut in range(1, values.size))  # fmt: skip

@@ -167,7 +167,7 @@ def difference_with_error(
     """Makes a difference of its value and its standard error, which rests on `spread`."""
     reach = t_quantile(spread.freedom, confidence) * error
     interval = Interval(change - reach, change + reach, confidence)
-    return GroupDifference(change, interval, _p_of_t(change, error, spread.freedom), spread)
+    return GroupDifference(change, interval, p_of_t(change, error, spread.freedom), spread)
 
 
 def mean_interval(
@@ -192,7 +192,7 @@ def mean_p_value(values: Sequence[float], *, prior: Spread | None = None) -> flo
     if not values or spread.freedom < 1:
         return None
     error = spread.deviation / math.sqrt(len(values))
-    return _p_of_t(float(np.mean(values)), error, spread.freedom)
+    return p_of_t(float(np.mean(values)), error, spread.freedom)
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -231,7 +231,8 @@ def t_quantile(degrees_of_freedom: float, confidence: float = CONFIDENCE) -> flo
     return math.tan(low) * math.sqrt(degrees_of_freedom)
 
 
-def _p_of_t(shift: float, error: float, freedom: float) -> float:
+def p_of_t(shift: float, error: float, freedom: float) -> float:
+    """Chance of a shift so far to either side, of standard error `error`."""
     if error == 0:
         return float(shift == 0)
     return _t_beyond(freedom, math.atan(abs(shift) / error / math.sqrt(freedom)))
