@@ -13,6 +13,7 @@ from etprof.analysis.output_check import (
     judge_export,
     judge_outputs,
 )
+from etprof.analysis.split.agreement import BreakdownAgreement
 from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.analysis.split.evidence import (
     InstructionEvidence,
@@ -34,7 +35,7 @@ from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
-from etprof.base.units import count_of, format_duration, format_share
+from etprof.base.units import count_of, format_duration
 from etprof.etdump.reader import ETDumpFormatError
 from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
@@ -52,11 +53,6 @@ if TYPE_CHECKING:
     from etprof.run.program import LoadedProgram
 
 
-MOST_DISTANCE: Final = 0.25
-"""Share of the timed latency by which a mean execution of the split may be off."""
-_RECORDING_NS: Final = 1000
-"""By which each operator may make a recorded execution longer: its events, the clock's marks, and
-caches that a short launch has not warmed. toy_cnn's eight took 5 to 8 µs of 32."""
 _MOST_FAILURES: Final = 10
 """Named one by one."""
 _NO_SME2 = (
@@ -142,13 +138,26 @@ class ExperimentAnalysis:
         return self.metrics.threads if self.metrics else None
 
     @property
+    def agreement(self) -> BreakdownAgreement | None:
+        """The breakdown beside the timed latency; None where either is not known.
+
+        A sample of a language model is a generation, no execution.
+        """
+        times, latency_ns = self.split.times, self.inference_ns
+        if times is None or not latency_ns or self.latency is None:
+            return None
+        launches_ns = times.execute.launches_ns
+        return BreakdownAgreement(
+            times.execute.mean_ns, min(launches_ns), latency_ns, len(self.split.rows)
+        )
+
+    @property
     def distance(self) -> float:
         """How far a mean execution of the split is off the timed latency, as a share of it.
 
-        0 where either is not known; a sample of a language model is a generation, no execution.
+        0 where either is not known.
         """
-        times, latency_ns = self.split.times, self.inference_ns
-        return times.execute.mean_ns / latency_ns - 1 if times and latency_ns else 0.0
+        return self.agreement.distance if self.agreement else 0.0
 
     @property
     def inference_ns(self) -> float | None:
@@ -161,15 +170,7 @@ class ExperimentAnalysis:
     @property
     def is_in_doubt(self) -> bool:
         """Whether the split does not agree with the latency, so that no gain may rest on it."""
-        return not -MOST_DISTANCE <= self.distance <= self.most_distance
-
-    @property
-    def most_distance(self) -> float:
-        """How far it may be above the timed latency, as a share of it."""
-        times = self.split.times
-        latency_ns = times.execute.mean_ns / (1 + self.distance) if times else 0.0
-        recording_ns = _RECORDING_NS * len(self.split.rows)
-        return MOST_DISTANCE + (recording_ns / latency_ns if latency_ns > 0 else 0.0)
+        return self.agreement is not None and self.agreement.is_in_doubt
 
     @cached_property
     def counted(self) -> ModeEvidence | None:
@@ -501,20 +502,22 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
             f"{name}: its operators were recorded in one launch, so they have no interval between "
             "launches, and their speedups no verdict"
         )
-    if experiment.is_in_doubt:
-        notes.append(
-            f"{name}: per-operator breakdown does not agree with the timed latency: a mean execution with "
-            f"tracer is {format_share(experiment.distance)} off, more than "
-            f"{format_share(experiment.most_distance if experiment.distance > 0 else MOST_DISTANCE)}"
-            "; waterfall, Amdahl's law and gains are withheld: "
-            "measure again when the machine is quiet"
-        )
+    if experiment.agreement and experiment.agreement.is_in_doubt:
+        notes.append(doubt_note(experiment.name, experiment.agreement))
     if experiment.split.times and not left_out.has_enough_for_band:
         notes.append(
             f"{name}: {recorded} are too few to tell a disturbed one from the others in the "
             f"per-operator breakdown; record at least {LEAST_FOR_BAND}"
         )
     return notes
+
+
+def doubt_note(name: str, agreement: BreakdownAgreement) -> str:
+    """Says that an experiment's breakdown does not agree with its latency, why, and what helps."""
+    return (
+        f"{name}: the per-operator breakdown does not agree with the timed latency: "
+        f"{agreement.cause}; waterfall, Amdahl's law and gains are withheld. {agreement.way_out}"
+    )
 
 
 def _opaque_note(experiment: ExperimentAnalysis) -> str:

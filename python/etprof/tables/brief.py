@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.compare.comparison import EMULATED
+from etprof.analysis.run_analysis import doubt_note
 from etprof.base.units import count_of, format_value
 from etprof.tables import comparisons, findings, operators, verdicts
 from etprof.tables.report import comparison_headline
@@ -102,22 +103,31 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
         headlines.append(AnswerLine(head.detail_sentence))
     if warning:
         headlines.append(AnswerLine(f"Not representative. {warning}", "yellow"))
-    withheld = verdicts.withheld_findings(assessment)
-    if withheld:
-        headlines.append(AnswerLine(withheld, "yellow"))
+    doubt = verdicts.describe_doubt(assessment)
+    if doubt:
+        headlines.append(AnswerLine(doubt, "yellow"))
     pairs = list(_further_pairs(assessment))
     headlines += pairs[:_MOST_PAIRS]
     notes = verdicts.notes_of(assessment)
-    # The warning and the verdict have said so.
-    notes = [note for note in notes if not (warning and note == EMULATED)]
+    # The headlines have said so.
+    said = {EMULATED if warning else "", _doubt_note(assessment)}
+    notes = [note for note in notes if note not in said]
     groups = _top_groups(assessment)
-    if not groups and not withheld:
+    if not groups and not doubt:
         headlines.append(AnswerLine("No findings."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
         lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=tuple(ends),
     )  # fmt: skip
+
+
+def _doubt_note(assessment: Assessment) -> str:
+    """Returns the note on the primary breakdown's doubt; empty where there is none."""
+    experiment = assessment.primary.experiment if assessment.is_split else None
+    if experiment is None or experiment.agreement is None:
+        return ""
+    return doubt_note(experiment.name, experiment.agreement)
 
 
 def _further_pairs(assessment: Assessment) -> Iterator[AnswerLine]:
@@ -142,7 +152,8 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     headlines += [AnswerLine(plain)] if plain else []
     caution = verdicts.caution_of(comparison)
     headlines += [AnswerLine(caution, "yellow")] if caution else []
-    bar = _classes(comparison.candidate.experiment)
+    candidate = comparison.candidate.experiment
+    bar = () if candidate.is_in_doubt else _classes(candidate)
     return Brief(
         tuple(headlines), bar, f"Where {comparison.short_names[1]} spends its time" if bar else "",
         points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
@@ -185,10 +196,15 @@ def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:
 
 
 def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
-    """Returns where the primary experiment spends its time; without times its SME routes."""
+    """Returns where the primary experiment spends its time; without times its SME routes.
+
+    Nothing of a breakdown that is not to be relied on: `--full` has it, with a warning.
+    """
     if not assessment.is_split:
         return "", ()
     primary = assessment.primary
+    if primary.experiment.is_in_doubt:
+        return "", ()
     segments = _classes(primary.experiment)
     if segments:
         comparison = assessment.primary_comparison

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.amdahl import AmdahlPanel
     from etprof.analysis.compare.comparison import ComparedTimes, Comparison
+    from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.rollup import Key
     from etprof.tables.findings import FindingGroup
     from etprof.tables.verdicts import Headline, VerdictTile
@@ -110,6 +111,8 @@ class Report:
     warning: str | None
     """Why its times are not representative."""
     tiles: list[VerdictTile]
+    doubt: str
+    """Why findings are withheld; empty where none are."""
     findings: tuple[FindingGroup, ...]
     silent: list[str]
     """Checks that found nothing."""
@@ -137,6 +140,7 @@ def report_of(assessment: Assessment, medium: Medium = "page") -> Report:
         alarm=verdicts.alarm_of(assessment.run),
         warning=verdicts.platform_warning(assessment),
         tiles=verdicts.tiles_of(assessment),
+        doubt=verdicts.describe_doubt(assessment),
         findings=findings.group_findings(findings.shown_findings(assessment)),
         silent=verdicts.silent_rules(assessment),
         reference=verdicts.reference_name(assessment.reference),
@@ -218,7 +222,9 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     """Returns what people read of one comparison."""
     tokens = f"Generated: {comparison.tokens}." if comparison.tokens is not None else ""
     classes = comparisons.CLASS_CHANGES.of_each([comparison])
-    sections = [Section("time", "", (comparisons.sides_named(classes, comparison),))]
+    warning = verdicts.describe_recorded(_sides(comparison))
+    table = comparisons.sides_named(classes, comparison)
+    sections = [Section("time", "", (table,), lead=warning)]
     sections += _comparison_parts(comparison)
     if comparison.times is None:
         sections.append(Section(
@@ -253,6 +259,7 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
         table = table.with_total(_WHOLE)
     yield Section(
         "time", "Where an inference's time goes", (table,),
+        lead=verdicts.describe_recorded(run.experiments),
         says="Means with event tracer, all bars on one scale. A share can grow while its time "
         "shrinks.",
         lines=tuple(_totals_apart(assessment)),
@@ -287,7 +294,15 @@ def _split_sections(assessment: Assessment) -> Iterator[Section]:
                 0, replace(classes, title=f"Where an inference's time goes, {experiment.name}")
             )
         lines = _unknown_line(experiment.split.unknown_names)
-        yield Section("split", tables[-1].title, tuple(tables), lines=lines, visibility="terminal")
+        warning = verdicts.describe_recorded([experiment])
+        yield Section(
+            "split",
+            tables[-1].title,
+            tuple(tables),
+            lead=warning,
+            lines=lines,
+            visibility="terminal",
+        )
 
 
 def _unknown_line(names: Iterable[str]) -> tuple[str, ...]:
@@ -312,7 +327,8 @@ def _rollup_section(assessment: Assessment, medium: Medium) -> Section:
         for table in rollups
         if table.rows
     )
-    return Section("rollups", "Where the time goes by module", tables)
+    warning = verdicts.describe_recorded([primary.experiment])
+    return Section("rollups", "Where the time goes by module", tables, lead=warning)
 
 
 def _of_both_sides(assessment: Assessment, table: Table) -> Table:
@@ -323,6 +339,16 @@ def _of_both_sides(assessment: Assessment, table: Table) -> Table:
     names = [side.experiment.name for side in (comparison.baseline, comparison.candidate)]
     index = table.names.index("experiment")
     return replace(table, rows=tuple(r for name in names for r in table.rows if r[index] == name))
+
+
+def _experiments_shown(assessment: Assessment) -> list[ExperimentAnalysis]:
+    """Returns the experiments of the primary comparison, else the primary one."""
+    comparison = assessment.primary_comparison
+    return [assessment.primary.experiment] if comparison is None else _sides(comparison)
+
+
+def _sides(comparison: Comparison) -> list[ExperimentAnalysis]:
+    return [side.experiment for side in (comparison.baseline, comparison.candidate)]
 
 
 def _icicle_section(assessment: Assessment) -> Section:
@@ -338,7 +364,10 @@ def _icicle_section(assessment: Assessment) -> Section:
         "and the microkernels of these. Follow a module's link to see it alone, an operator's to see "
         "what is known of it."
     )
-    return Section("icicle", "Inside an inference", (table,), says=says, visibility="page")
+    warning = verdicts.describe_recorded(_experiments_shown(assessment))
+    return Section(
+        "icicle", "Inside an inference", (table,), lead=warning, says=says, visibility="page"
+    )
 
 
 def _intensity_section(assessment: Assessment) -> Section:
@@ -351,8 +380,10 @@ def _intensity_section(assessment: Assessment) -> Section:
         f"{_roof_note(assessment, table)}"
     )
     return Section(
-        "intensity", "Work against bytes (roofline)", (table,), says=says, visibility="page"
-    )
+        "intensity", "Work against bytes (roofline)", (table,),
+        lead=verdicts.describe_recorded([assessment.primary.experiment]), says=says,
+        visibility="page",
+    )  # fmt: skip
 
 
 def _roof_note(assessment: Assessment, table: Table) -> str:
@@ -437,14 +468,18 @@ def _sme2_prediction(assessment: Assessment) -> Iterator[Section]:
         text = (
             "No experiment here had SME. On a CPU with SME2, "
             f"{prediction.backends} has kernels for "
-            f"{count_of(prediction.operators, 'operator')} of this program{types_note}. They take "
-            f"{format_share(prediction.share)} of an inference on this CPU: if they took no time at "
-            f"all, the whole would be {format_ratio(prediction.ceiling)} as fast. That is a ceiling, "
-            "not a forecast."
+            f"{count_of(prediction.operators, 'operator')} of this program{types_note}."
         )
+        if not assessment.primary.experiment.is_in_doubt:
+            text += (
+                f" They take {format_share(prediction.share)} of an inference on this CPU: if they "
+                f"took no time at all, the whole would be {format_ratio(prediction.ceiling)} as fast. "
+                "That is a ceiling, not a forecast."
+            )
         if prediction.unknown:
             text += f" Of {count_of(prediction.unknown, 'operator')} more it is not known."
-        if (bound := prediction.bound) is not None:
+        bound = prediction.bound
+        if bound is not None and not assessment.primary.experiment.is_in_doubt:
             text += (
                 f" By the peaks of {bound.device} SME2 makes it {format_ratio(bound.low)} to "
                 f"{format_ratio(bound.high)} as fast at most: if each of these operators were as "
@@ -477,6 +512,7 @@ def _operator_section(assessment: Assessment, medium: Medium) -> Section:
     ]
     return Section(
         "operators", "Operators", (table.sorted() if medium == "page" else table,),
+        lead=verdicts.describe_recorded(_experiments_shown(assessment)),
         says=f"{grades} {of}" if counted else "",
         lines=_unknown_line(unknown) if medium == "page" else (),
         visibility="everywhere" if comparison is not None and assessment.run.is_timed else "page",

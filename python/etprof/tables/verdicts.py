@@ -27,7 +27,7 @@ from etprof.tables.machine import FACTS
 from etprof.targets.registry import TARGETS, find_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
@@ -446,17 +446,29 @@ def alarm_of(run: RunAnalysis) -> str | None:
     return f"No time of a wrong answer counts. {reasons}."
 
 
-def withheld_findings(assessment: Assessment) -> str:
-    """Says which findings are not shown since their times do not hold; empty where none are."""
-    rules = assessment.primary_findings.withheld if assessment.is_split else ()
-    if not rules:
+def describe_doubt(assessment: Assessment) -> str:
+    """Says that the primary breakdown is not to be relied on, why, and what is withheld for it.
+
+    Empty where it is.
+    """
+    agreement = assessment.primary.experiment.agreement if assessment.is_split else None
+    if agreement is None or not agreement.is_in_doubt:
         return ""
-    experiment = assessment.primary.experiment
+    rules = assessment.primary_findings.withheld
     verb = "is" if len(rules) == 1 else "are"
-    return (
-        f"{', '.join(rules)} {verb} withheld: operator times and the timed latency differ by "
-        f"{format_share(abs(experiment.distance))}. Measure again on a quiet machine."
-    )
+    return f"{', '.join(rules) or 'Gains'} {verb} withheld: {agreement.cause}. {agreement.way_out}"
+
+
+def describe_recorded(experiments: Iterable[ExperimentAnalysis]) -> str:
+    """Warns of the times of a breakdown that is not to be relied on; empty where all are."""
+    factors = [
+        f"{format_ratio(1 + experiment.agreement.distance)} the timed latency of {experiment.name}"
+        for experiment in experiments
+        if experiment.agreement and experiment.agreement.is_in_doubt
+    ]
+    if not factors:
+        return ""
+    return f"Warning: these times and shares are of recorded inferences, {' and '.join(factors)}."
 
 
 def notes_of(assessment: Assessment) -> list[str]:

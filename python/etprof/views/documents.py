@@ -210,6 +210,7 @@ def _findings(experiment_findings: ExperimentFindings) -> Document:
     return {
         "experiment": experiment_findings.experiment,
         "checked": list(experiment_findings.checked),
+        "withheld": list(experiment_findings.withheld),
         "findings": [
             {name: value for name, value in dataclasses.asdict(finding).items() if name != "claims"}
             | {"guide": finding.guide}

@@ -104,13 +104,15 @@ def _section(section: Section) -> Iterator[str]:
 
 def _findings(report: Report) -> Iterator[str]:
     yield from ("## Findings: what to do next", "")
+    if report.doubt:
+        yield from (escape(report.doubt), "")
     for group in report.findings:
         yield f"- {_said(group.lead)}"
         if group.lead.action:
             yield f"  Do: {escape(group.lead.action)}."
         yield f"  Explained in {group.lead.guide} (`{group.lead.guide_command}`)."
         yield from (f"  - {_said(finding)}" for finding in group.others)
-    if not report.findings:
+    if not report.findings and not report.doubt:
         yield "No findings."
     if report.answers.rows:
         reference_heading = f"Beside the reference model, {escape(report.reference)}:"

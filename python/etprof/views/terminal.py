@@ -49,9 +49,11 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
         renderables.append(folded_text(head.detail_sentence))
     if report.warning:
         renderables.append(folded_text(f"Not representative. {report.warning}", style="yellow"))
+    if report.doubt:
+        renderables.append(folded_text(report.doubt, style="yellow"))
     if report.findings:
         renderables += [_findings_heading(report.findings), *map(_finding, report.findings)]
-    else:
+    elif not report.doubt:
         checks = "; ".join(report.silent) or "none"
         renderables.append(folded_text(f"No findings. Checks: {checks}"))
     renderables += [folded_text(_describe(each)) for each in assessment.run.experiments]

@@ -129,21 +129,30 @@ def find_high_other(subject: Subject) -> Finding | None:
 
 @rule("F12", "overhead")
 def find_overhead(subject: Subject) -> Finding | None:
-    """Time inside the execution that belongs to no operator."""
+    """Time inside the execution that belongs to no operator, and is none of the tracer's."""
     split, limit = subject.split, subject.thresholds.overhead_share
     certain = {
         len(split.rows) + index: _certain_ns(row) for index, row in enumerate(split.overheads)
     }
-    total = sum(certain.values())
+    recorded = sum(certain.values())
+    agreement = subject.insight.experiment.agreement
+    # All that recording adds may lie between operators: the timed latency has none of it.
+    recording_ns = agreement.excess_ns if agreement else 0.0
+    total = recorded - recording_ns
     # A file whose clock stood still has no time to share out.
-    if not subject.total_ns or total < limit * subject.total_ns:
+    if total <= 0 or total < limit * (subject.total_ns - recording_ns):
         return None
-    claims = {index: ns / split.parts[index][1].mean_ns for index, ns in certain.items() if ns > 0}
+    claims = {
+        index: ns / split.parts[index][1].mean_ns * total / recorded
+        for index, ns in certain.items()
+        if ns > 0
+    }
     calls = len(
         {detail.row.instruction_id for detail in subject.details if detail.row.is_delegated}
     )
     mean_ns = sum(row.times.mean_ns for row in split.overheads if row.operator_class != ROUNDING)
-    least = f" (at least {format_duration(total)})" if total < mean_ns else ""
+    without = ", without what recording events may add" if recording_ns else ""
+    least = f" (at least {format_duration(total)}{without})" if total < mean_ns else ""
     return Finding(
         title="Framework and delegate overhead",
         severity="medium",
