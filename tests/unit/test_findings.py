@@ -349,7 +349,10 @@ def test_advice_on_norms_comes_from_this_export(tmp_path: Path) -> None:
     }
     run = replace(CASES["F1"][0], delegation=report)
     finding = fired(insight(tmp_path / "r", run))["F1"]
-    assert finding.action == "native_layer_norm: not supported by XNNPACK"
+    assert finding.advice == (
+        "No rewrite of etprof helps here: `native_layer_norm` at blocks.0.norm stays outside the "
+        "XNNPACK delegate: not supported by XNNPACK (what to do: `etprof docs findings`)"
+    )
     assert finding.evidence[0].label == "blocks.0.norm"
     assert finding.time_ns == 100 * US
 

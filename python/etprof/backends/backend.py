@@ -226,6 +226,9 @@ class Backend:
     neutral_kinds: frozenset[str] = frozenset()
     """Kinds that treat every element alike, whatever the layout."""
 
+    inexact_rewrites: frozenset[str] = frozenset()
+    """Rewrites of its programs that round more than what they replace, so that outputs may be worse."""
+
     library: str | None = None
     """The installed library that holds it; None where its instructions cannot be told apart."""
     entry_symbol: str = ""

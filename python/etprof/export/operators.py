@@ -14,17 +14,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.base.errors import ExportError
 from etprof.export.changes.scopes import find_deciding
-from etprof.run.delegation import GraphOperator, Origin, SourceLine
+from etprof.run.delegation import (
+    NO_REASON,
+    NO_RULE,
+    NOT_ASKED,
+    GraphOperator,
+    Origin,
+    SourceLine,
+)
 from etprof.run.program import ScopeCatch
 
 if TYPE_CHECKING:
     from etprof.backends.rewrite import Rewrite
     from etprof.export.changes.scopes import Scope
 
-NO_RULE = "the partitioner has no rule for this operator"
-NO_REASON = "the partitioner gives no reason"
 _Shapes = Sequence[Sequence[int]]
-NOT_ASKED = "no partitioner: the backend is portable"
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -12,6 +12,12 @@ from etprof.run.directory import DELEGATION_REPORT, name_of_program
 
 if TYPE_CHECKING:
     from etprof.run.manifest import Manifest
+
+
+NO_RULE: Final = "the partitioner has no rule for this operator"
+"""Why an operator is not delegated, where the backend has nothing for it; else its own words."""
+NO_REASON: Final = "the partitioner gives no reason"
+NOT_ASKED: Final = "no partitioner: the backend is portable"
 
 
 class SourceLine(Record):

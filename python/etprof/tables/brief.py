@@ -167,16 +167,21 @@ def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:
 
 
 def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
-    """Returns the worst findings that each ask for something else; first what can be acted on."""
-    groups = findings.group_findings(findings.shown_findings(assessment))
-    return tuple(sorted(groups, key=lambda group: not group.action))[:_MOST_POINTS]
+    """Returns the worst findings that each ask for something else.
+
+    First what can be acted on; last what is not worth it.
+    """
+    groups = list(findings.group_findings(findings.shown_findings(assessment)))
+    groups.sort(key=lambda group: (group.lead.is_below_margin, not group.action))
+    return tuple(groups[:_MOST_POINTS])
 
 
 def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
     for group in groups:
         lead, gain = group.lead, findings.brief_gain(group.lead)
         rules = ", ".join(finding.rule for finding in (lead, *group.others))
-        text = f"{rules} {lead.title}" + (f": {gain}" if gain else "")
+        details = "; ".join(filter(None, (gain, group.reach)))
+        text = f"{rules} {lead.title}" + (f": {details}" if details else "")
         yield AnswerPoint(text, group.action, findings.SEVERITY_STYLES[lead.severity])
 
 

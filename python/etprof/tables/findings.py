@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from etprof.analysis.findings.commands import COMMAND, command_in, has_placeholder
 from etprof.base.text import command_line
 from etprof.base.units import count_of, format_prediction, format_share, format_value
+from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ FINDINGS: Final = Table(
                says="what it gains with the findings above it that gain the same time"),
         Column("shares_with", "string", of=lambda f: ", ".join(f.shares_with) or None,
                says="rules of these"),
-        Column("action", "string", of=lambda f: f.action, says="what to do"),
+        Column("action", "string", of=lambda f: f.advice, says="what to do"),
         Column("evidence", "string", says="figures behind it",
                of=lambda f: "; ".join(f"{row.label}: {row.text}" for row in f.evidence)),
         Column("ruled_out", "string", of=lambda f: "; ".join(f.ruled_out) or None,
@@ -112,9 +113,25 @@ class FindingGroup:
 
     @property
     def action(self) -> str:
-        """Its command, or in words what to do."""
-        command = command_in(self.lead.action)
-        return self.lead.action if command is None else command
+        """Its command, or in words what to do; no command that is not worth it."""
+        if self.lead.is_below_margin:
+            return self.lead.explanation
+        return command_in(self.lead.action) or self.lead.advice
+
+    @property
+    def reach(self) -> str:
+        """Says what its command does not reach and may cost; empty where it reaches all."""
+        findings = (self.lead, *self.others)
+        counts = next(
+            (f for f in findings if f.operators and f.replaced_operators is not None), None
+        )
+        texts = [self.lead.caveat]
+        if counts is not None and counts.replaced_operators != counts.operators:
+            texts.insert(
+                0,
+                f"the command replaces {counts.replaced_operators} of {counts.operators} operators",
+            )
+        return "" if self.lead.is_below_margin else "; ".join(filter(None, texts))
 
 
 def group_findings(ranked_findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
@@ -148,9 +165,16 @@ def brief_gain(finding: Finding) -> str:
     more = " more" if finding.shares_with else ""
     if finding.is_gain_measured or finding.interval is None:
         about = "" if finding.is_gain_measured else "about "
-        return f"{about}{format_value('ns', finding.gain_ns)}{more} to gain"
+        gain = format_value("ns", finding.gain_ns)
+        return f"{about}{gain}{more} to gain{_too_small(finding)}"
     predicted = format_prediction(finding.interval.low, finding.interval.high)
-    return f"predicted gain {predicted}{more}"
+    return f"predicted gain {predicted}{more}{_too_small(finding)}"
+
+
+def _too_small(finding: Finding) -> str:
+    """Says that a gain is less than what counts as no difference; empty where it is more."""
+    margin = round(100 * DEFAULT_MARGIN)
+    return f", below {margin} %: not worth it" if finding.is_below_margin else ""
 
 
 def best_suggestion(assessment: Assessment) -> str | None:
@@ -161,15 +185,21 @@ def best_suggestion(assessment: Assessment) -> str | None:
     Else it is the finding that would gain most, or without times the first that asks for anything.
     """
     program = assessment.primary.experiment.program if assessment.is_split else None
-    if program is not None and (suggestion := _search_for(program)) is not None:
+    every = shown_findings(assessment)
+    too_small = {command_in(finding.action) for finding in every if finding.is_below_margin}
+    if program is not None and (suggestion := _search_for(program, bool(too_small))) is not None:
         return suggestion
-    actionable = [
-        finding for finding in shown_findings(assessment) if finding.severity in {"high", "medium"}
-    ]
     # What was just run, or what has a word to replace, is no next step.
-    actionable = [finding for finding in actionable if _is_new(finding, assessment)]
+    actionable = [
+        finding
+        for finding in every
+        if finding.severity in {"high", "medium"}
+        and finding.advice
+        and command_in(finding.action) not in too_small
+        and _is_new(finding, assessment)
+    ]
     best = max(actionable, key=lambda finding: finding.gain_ns or 0.0, default=None)
-    return None if best is None else f"{best.title}: {best.action}"
+    return None if best is None else f"{best.title}: {best.advice}"
 
 
 def _is_new(finding: Finding, assessment: Assessment) -> bool:
@@ -180,8 +210,11 @@ def _is_new(finding: Finding, assessment: Assessment) -> bool:
     return not any(has_placeholder(command) or command == made_by for command in commands)
 
 
-def _search_for(program: LoadedProgram) -> str | None:
-    """Returns the search for rewrites, of a program made without any that its export knows of."""
+def _search_for(program: LoadedProgram, are_gains_small: bool) -> str | None:
+    """Returns the search for rewrites, of a program made without any that its export knows of.
+
+    None for operators outside the delegate whose rewrites gain less than what counts.
+    """
     exported, report = program.exported, program.report
     if exported is None or report is None or exported.rewrites:
         return None
@@ -192,7 +225,9 @@ def _search_for(program: LoadedProgram) -> str | None:
     work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
     share = work / sum(operator.macs or 0 for operator in report.operators) if work else 0.0
     gaps = [
-        f"{count_of(len(outside), 'operator')} outside the delegate" if outside else "",
+        f"{count_of(len(outside), 'operator')} outside the delegate"
+        if outside and not are_gains_small
+        else "",
         f"{format_share(share)} of the work without an SME2 kernel"
         if share >= _WORTH_A_SEARCH
         else "",

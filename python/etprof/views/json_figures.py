@@ -190,6 +190,8 @@ _FINDINGS: Final = (
         "findings[].gain_ns", "ns", "per inference", "of its command, beside the findings above"
     ),
     *_interval("findings[].interval", "ns", "per inference"),
+    Figure("findings[].operators", "count", "per program", "that its command is for"),
+    Figure("findings[].replaced_operators", "count", "per program", "of them, by the command"),
     Figure("findings[].together_ns", "ns", "per inference", "with the findings above"),
     *_of_table("reference_answers[]", findings.REFERENCE),
     Figure("why_not_sme2[].mean_ns", "ns", "per inference"),

@@ -108,8 +108,9 @@ def _findings(report: Report) -> Iterator[str]:
         yield from (escape(report.doubt), "")
     for group in report.findings:
         yield f"- {_said(group.lead)}"
-        if group.lead.action:
-            yield f"  Do: {escape(group.lead.action)}."
+        if group.lead.advice:
+            do = "Do: " if group.lead.action else ""
+            yield f"  {do}{escape(group.lead.advice)}."
         yield f"  Explained in {group.lead.guide} (`{group.lead.guide_command}`)."
         yield from (f"  - {_said(finding)}" for finding in group.others)
     if not report.findings and not report.doubt:

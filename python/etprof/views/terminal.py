@@ -102,7 +102,8 @@ def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
 
 
 def _finding(group: FindingGroup) -> FoldedText:
-    action = f"\n   Do: {group.lead.action}" if group.lead.action else ""
+    do = "Do: " if group.lead.action else ""
+    action = f"\n   {do}{group.lead.advice}" if group.lead.advice else ""
     others = [part for finding in group.others for part in ("\n   Also ", *_said(finding))]
     return folded_text(*_said(group.lead), action, *others)
 

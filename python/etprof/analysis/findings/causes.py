@@ -7,17 +7,21 @@ which of its rewrites would change that.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from etprof.analysis.findings.finding import EvidenceRow, sum_ns
+from etprof.analysis.findings.commands import command_in, rewrites_in
+from etprof.analysis.findings.finding import EvidenceRow, Refusal, sum_ns
+from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.text import as_operand, command_line
 from etprof.base.units import count_of, format_duration
+from etprof.run.delegation import NO_REASON, NO_RULE, NOT_ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from etprof.analysis.findings.finding import Subject
+    from etprof.analysis.findings.finding import Finding, Subject
     from etprof.analysis.insight import OperatorDetail
     from etprof.run.delegation import GraphOperator
 
@@ -41,6 +45,7 @@ _DESCRIPTIONS: Final = {
 }
 """What people call PyTorch's operators; others by their own names."""
 _SHOWN_LINES: Final = 3
+_SHOWN_NAMES: Final = 3
 NORMS: Final = frozenset({"batch_norm", "layer_norm", "rms_norm", "group_norm", "instance_norm"})
 
 
@@ -55,8 +60,6 @@ class Cause:
     """How often the model has it."""
     lines: tuple[str, ...]
     rewrites: tuple[str, ...]
-    reasons: tuple[str, ...]
-    """What the partitioner said, where no rewrite is known."""
 
     @property
     def description(self) -> str:
@@ -103,16 +106,12 @@ def _weight(details: Sequence[OperatorDetail]) -> float:
 def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -> Cause:
     sources = [operator.origin.source for _, operator in members]
     rewrites = dict.fromkeys(name for _, operator in members for name in operator.rewrites)
-    reasons = dict.fromkeys(
-        f"{detail.row.base}: {operator.reason}" for detail, operator in members if operator.reason
-    )
     return Cause(
         kind,
         tuple(detail for detail, _ in members),
         len({operator.traced for _, operator in members}),
         tuple(dict.fromkeys(str(source) for source in sources if source)),
         tuple(rewrites),
-        tuple(reasons),
     )
 
 
@@ -138,32 +137,116 @@ def command_for(
     return f"`{command_line('export', *model, *dtype, *options, '--rewrite', rewrites)}`"
 
 
-def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:
-    """Says what operators are and what would mend them; empty when the export tells neither.
+@dataclass(frozen=True)
+class Remedy:
+    """What takes operators into the delegate, and which ones nothing of etprof does."""
+
+    command: str
+    """The command, with what it is for and how many operators it replaces; empty without one."""
+    operators: int
+    replaced: int
+    """Of these operators, by the command's rewrites."""
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Returns them as a finding has them."""
+        counts = {"operators": self.operators, "replaced_operators": self.replaced}
+        return {"refusals": self.refusals} | (counts if self.command else {})
+
+
+def find_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> Remedy:
+    """Returns what operators are and what would take them into the delegate.
 
     The command is the one for all that is not delegated: findings that share operators give one.
     """
-    causes = find_causes(details)
-    mended = [cause for cause in causes if cause.rewrites]
+    replaced = [detail for detail in details if _rewrites_of(detail)]
+    others = [
+        detail for detail in details if not _rewrites_of(detail) and not detail.row.is_delegated
+    ]
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
-    steps = []
+    text, mended = "", find_causes(replaced)
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
-        steps.append(f"{'; '.join(map(str, mended))}: {command} takes them into the delegate")
-    unmended = [cause for cause in causes if not cause.rewrites and cause.reasons]
-    if unmended:
-        explanations = (f"{cause}: {cause.reasons[0].partition(': ')[2]}" for cause in unmended[:4])
-        steps.append(f"without a rewrite: {'; '.join(explanations)}")
-    return "; ".join(steps) or describe_reasons(details)
+        text = f"{'; '.join(map(str, mended))}: {command} {_effect(len(replaced), len(details))}"
+    return Remedy(text, len(details), len(replaced), _refusals(subject, others))
 
 
-def describe_reasons(details: Iterable[OperatorDetail]) -> str:
-    """Quotes why the export left these operators out of the delegate; empty when unknown."""
-    reasons = dict.fromkeys(
-        f"{detail.row.base}: {detail.attribution.reason}"
-        for detail in details
-        if detail.attribution and detail.attribution.reason
+def find_inexact(subject: Subject, finding: Finding) -> tuple[str, ...]:
+    """Returns the rewrites of a finding's command that round more than what they replace.
+
+    Those that the program was exported with have been judged.
+    """
+    command = command_in(finding.action)
+    exported = subject.insight.experiment.program.exported
+    done = {rewrite.name for rewrite in exported.rewrites} if exported else set()
+    backend = BY_NAME[exported.backend if exported else DEFAULT]
+    names = rewrites_in(command) if command else ()
+    return tuple(name for name in names if name in backend.inexact_rewrites - done)
+
+
+def _rewrites_of(detail: OperatorDetail) -> tuple[str, ...]:
+    behind = detail.attribution.behind if detail.attribution else ()
+    return behind[0].rewrites if behind else ()
+
+
+def _effect(replaced: int, total: int) -> str:
+    """Says how many of its operators a command replaces."""
+    if replaced < total:
+        return f"replaces {replaced} of these {total} operators"
+    return "replaces it" if total == 1 else f"replaces all {total}"
+
+
+def _refusals(subject: Subject, details: Sequence[OperatorDetail]) -> tuple[Refusal, ...]:
+    """Groups operators that nothing replaces by the model's operator, else by their own name."""
+    causes = find_causes(details)
+    grouped = {id(detail) for cause in causes for detail in cause.details}
+    by_name: dict[str, list[OperatorDetail]] = {}
+    for detail in details:
+        if id(detail) not in grouped:
+            by_name.setdefault(detail.row.base, []).append(detail)
+    groups = [(cause.operator, str(cause), cause.details) for cause in causes]
+    groups += [(name, _located(name, members), tuple(members)) for name, members in by_name.items()]
+    refusals = (
+        Refusal(operator, f"{subject_text} {why}")
+        for operator, subject_text, members in groups
+        if (why := _why_outside(subject, operator, members))
     )
-    return "; ".join(list(reasons)[:4])
+    return tuple(refusals)
+
+
+def _located(name: str, details: Sequence[OperatorDetail]) -> str:
+    """Names operators of which the export says no more than where they are."""
+    times = f" ({len(details)} times)" if len(details) > 1 else ""
+    locations = dict.fromkeys(detail.row.location for detail in details if detail.row.location)
+    at = f" at {', '.join(list(locations)[:_SHOWN_LINES])}" if locations else ""
+    return f"`{name}`{times}{at}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns the first names as a list in words."""
+    *first, last = names[:_SHOWN_NAMES]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _why_outside(subject: Subject, operator: str, details: Sequence[OperatorDetail]) -> str:
+    """Says why operators of one kind are outside, by the reason that most have; empty if unknown."""
+    reasons = [detail.attribution.reason if detail.attribution else None for detail in details]
+    counts = Counter(reason for reason in reasons if reason and reason != NOT_ASKED)
+    if not counts:
+        return ""
+    reason = counts.most_common(1)[0][0]
+    pairs = zip(details, reasons, strict=True)
+    names = list(dict.fromkeys(detail.row.base for detail, own in pairs if own == reason))
+    exported = subject.insight.experiment.program.exported
+    delegate = f"the {BY_NAME[exported.backend if exported else DEFAULT].title} delegate"
+    is_itself = names == [operator]
+    becomes = "" if is_itself else f"becomes {_listed(names)}, which "
+    verb = "has" if is_itself or len(names) == 1 else "have"
+    if reason == NO_RULE:
+        return f"{becomes}{verb} no operator in {delegate}"
+    if reason == NO_REASON:
+        return f"stays outside {delegate}, whose partitioner gives no reason"
+    return f"stays outside {delegate}: {reason}"
 
 
 def show_causes(details: Sequence[OperatorDetail]) -> tuple[EvidenceRow, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from etprof.analysis.findings.causes import describe_remedy, show_causes
+from etprof.analysis.findings.causes import find_remedy, show_causes
 from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
@@ -57,13 +57,13 @@ def _calls(count: int) -> str:
 def _fallback(
     subject: Subject, portable: list[OperatorDetail], severity: Severity, weight: str
 ) -> Finding:
-    remedy = describe_remedy(subject, portable)
-    action = (
-        f"change the model or the export so that they are delegated: {remedy}"
-        if remedy
-        else "change the model or the export so that they are delegated; the delegation report "
-        "that `etprof export` writes says why each was left out"
-    )
+    remedy = find_remedy(subject, portable)
+    action = remedy.command
+    if not action and not remedy.refusals:
+        action = (
+            "change the model or the export so that they are delegated; the delegation report "
+            "that `etprof export` writes says why each was left out"
+        )
     return Finding(
         "Operators fall back to portable kernels",
         severity,
@@ -71,22 +71,24 @@ def _fallback(
         action,
         (*show_causes(portable), *subject.show(portable)),
         subject.claim(portable),
+        **remedy.fields,
     )
 
 
 def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Finding:
-    remedy = describe_remedy(subject, portable)
+    remedy = find_remedy(subject, portable)
     return Finding(
         "Nothing is delegated",
         "high",
         f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
         "are written to be correct, not fast; no delegate and no SME2 is used.",
         (
-            f"change the model so that {BY_NAME[DEFAULT].title} takes it: {remedy}"
-            if remedy
+            remedy.command or f"change the model so that {BY_NAME[DEFAULT].title} takes it"
+            if remedy.command or remedy.refusals
             else f"export with `--backend {DEFAULT}`, and see its delegation report for what is left"
         ),
         *subject.cost(portable),
+        **remedy.fields,
     )
 
 
@@ -117,13 +119,15 @@ def find_high_other(subject: Subject) -> Finding | None:
             for detail in other_operators[:3]
         )
     )
-    remedy = describe_remedy(subject, other_operators)
+    remedy = find_remedy(subject, other_operators)
     return Finding(
         '"Other" operators are a large part',
         "medium",
         f"{count_of(len(other_operators), 'operator')} of category Other: {subject.weigh(other_operators)}{excess_text}.",
-        f"look first at {top}, which take most of it" + (f"; {remedy}" if remedy else ""),
+        f"look first at {top}, which take most of it"
+        + (f"; {remedy.command}" if remedy.command else ""),
         *subject.cost(other_operators),
+        **remedy.fields,
     )
 
 
@@ -162,7 +166,7 @@ def find_overhead(subject: Subject) -> Finding | None:
         ),
         evidence=overhead_evidence(split.overheads),
         claims=claims,
-        action=_overhead_action(subject, calls),
+        **_overhead_action(subject, calls),
     )
 
 
@@ -174,16 +178,19 @@ def _certain_ns(row: OverheadRow) -> float:
     return max(min(low, row.times.mean_ns), 0.0)
 
 
-def _overhead_action(subject: Subject, calls: int) -> str:
+def _overhead_action(subject: Subject, calls: int) -> dict[str, Any]:
+    """What to do about it, and what of that is not possible, as a finding's fields."""
     if calls > 1:
         outside = [detail for detail in subject.details if not detail.row.is_delegated]
-        remedy = describe_remedy(subject, outside)
-        remedy_text = f": {remedy}" if remedy else ""
-        return f"merge delegate calls by having the operators between them delegated{remedy_text}"
-    return (
+        remedy = find_remedy(subject, outside)
+        action = "merge delegate calls by having the operators between them delegated"
+        command = f": {remedy.command}" if remedy.command else ""
+        return {"action": action + command, **remedy.fields}
+    action = (
         "only one delegate call, so this is overhead inside it: remove small operators, or batch "
         "several inputs"
     )
+    return {"action": action}
 
 
 @rule("F16", "the export's description is missing", is_timed=False)

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Ty
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etprof.analysis.findings.commands import command_in
 from etprof.analysis.split.operators import add_parts
 from etprof.backends.backend import CATEGORIES
-from etprof.base.units import count_of, format_duration, format_ratio_ends, format_share
+from etprof.base.units import (
+    count_of,
+    first_texts,
+    format_duration,
+    format_ratio_ends,
+    format_share,
+)
 from etprof.statistics.noise import DRIFT, VARIATION
 from etprof.statistics.two_samples import mean_interval
 
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6
+_MOST_REFUSALS: Final = 4
 GUIDE: Final = "docs/findings.md"
 EVERYTHING: Final = -1
 """A claim on every part of an inference."""
@@ -78,6 +86,16 @@ class EvidenceRow:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Operators outside the delegate that no rewrite of etprof replaces."""
+
+    operator: str
+    """ATen's name of what the model has there, such as `gru`, else the kernel's."""
+    text: str
+    """What they are, and why they are outside."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """What one rule found in one experiment."""
 
@@ -104,6 +122,39 @@ class Finding:
     """Rules above it whose commands gain a part of the same time."""
     together_ns: float | None = None
     """What it and these gain."""
+    is_below_margin: bool = False
+    """Whether its whole prediction is less than what counts as no difference."""
+    operators: int | None = None
+    """Operators that its command is for; None without a command that exports with rewrites."""
+    replaced_operators: int | None = None
+    """Those of them that the command's rewrites replace in this program."""
+    inexact_rewrites: tuple[str, ...] = ()
+    """Rewrites of its command that round more than what they replace."""
+    refusals: tuple[Refusal, ...] = ()
+    """Those of them that it has no command for."""
+
+    @property
+    def explanation(self) -> str:
+        """Says what no rewrite helps, and why; empty where nothing is known of it."""
+        if not self.refusals:
+            return ""
+        where = "the others" if command_in(self.action) else "here"
+        texts = "; ".join(first_texts([refusal.text for refusal in self.refusals], _MOST_REFUSALS))
+        hint = "" if self.action else f" (what to do: `{self.guide_command}`)"
+        return f"No rewrite of etprof helps {where}: {texts}{hint}"
+
+    @property
+    def caveat(self) -> str:
+        """Says that its command costs accuracy; empty where it does not."""
+        if not self.inexact_rewrites:
+            return ""
+        names = " and ".join(self.inexact_rewrites)
+        return f"{names} can cost accuracy: `optimize` measures how much, and decides"
+
+    @property
+    def advice(self) -> str:
+        """What to do in full: its action, what that does not reach, and what it may cost."""
+        return ". ".join(filter(None, (self.action, self.explanation, self.caveat)))
 
     @property
     def is_gain_measured(self) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EVERYTHING
 from etprof.backends.backend import DELEGATE_OVERHEAD
+from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.statistics.order_statistics import Interval
 from etprof.statistics.two_samples import mean_interval
 
@@ -66,6 +67,11 @@ class TimeToGain:
         self._shares = [times.share for times in part_times]
         self._totals = [sum(column) for column in zip(*self._launches, strict=True)]
         self._taken: Claims = {}
+
+    @property
+    def inference_ns(self) -> float:
+        """The timed latency of an inference; 0 without times."""
+        return self._whole_ns
 
     def spread(self, claims: Mapping[int, float]) -> Claims:
         """Returns claims by part; one on everything is one on each."""
@@ -211,7 +217,14 @@ def _with_gain(
         return finding, claims
     rivals = [(rival, theirs) for rival, theirs in divided if _overlap(claims, theirs)]
     gain_ns, interval = time.take(claims, factors)
-    finding = replace(finding, gain_ns=gain_ns, interval=interval)
+    most_ns = interval.high if interval else gain_ns
+    is_predicted = not finding.is_gain_measured
+    finding = replace(
+        finding,
+        gain_ns=gain_ns,
+        interval=interval,
+        is_below_margin=is_predicted and most_ns < DEFAULT_MARGIN * time.inference_ns,
+    )
     if rivals:
         finding = replace(
             finding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import NORMS, describe_remedy, kinds_of
+from etprof.analysis.findings.causes import NORMS, find_remedy, kinds_of
 from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
@@ -20,6 +20,7 @@ from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
+    from etprof.analysis.findings.causes import Remedy
     from etprof.analysis.insight import OperatorDetail
 
 
@@ -42,14 +43,16 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
         f", more than the convolutions' {format_duration(sum_ns(convolutions))}" if beats else ""
     )
     between = f", {len(squeezed)} between layout operators" if squeezed else ""
+    remedy = find_remedy(subject, outside)
     return Finding(
         "Normalisation dominates",
         "high" if outside or squeezed or unfolded else "medium",
         f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
         f"{len(outside)} outside the delegate{between}.",
-        _norm_action(subject, outside, unfolded, squeezed),
+        _norm_action(remedy, outside, unfolded, squeezed),
         *subject.cost(norms),
         ruled_out=() if outside else ("missing delegation: all of them are delegated",),
+        **remedy.fields,
     )
 
 
@@ -77,7 +80,7 @@ def _between_layout(subject: Subject, norms: list[OperatorDetail]) -> list[Opera
 
 
 def _norm_action(
-    subject: Subject,
+    remedy: Remedy,
     outside: list[OperatorDetail],
     unfolded: list[OperatorDetail],
     squeezed: list[OperatorDetail],
@@ -92,17 +95,19 @@ def _norm_action(
             "directly follows a convolution that nothing else reads; move it there, or its scale and "
             "shift into the layer after it"
         )
-    if outside:
-        remedy = describe_remedy(subject, outside)
-        advice = (
+    if remedy.command:
+        steps.append(remedy.command)
+    elif outside and not remedy.refusals:
+        steps.append(
             "see why they are not delegated in the delegation report (`etprof export` writes it)"
         )
-        steps.append(remedy or advice)
     if squeezed:
         steps.append(
             f"give {count_of(len(squeezed), 'norm')} the layout that the operators around work in: "
             "their data is transposed or copied before and after"
         )
+    if outside:
+        return "; ".join(steps)
     return "; ".join(steps) or "use fewer or cheaper norms: these are delegated already"
 
 
@@ -128,6 +133,7 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
     if not slow or gained < subject.thresholds.least_share:
         return None
     first = slow[0]
+    remedy = find_remedy(subject, [] if first.row.is_delegated else [first])
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     return Finding(
         title="A convolution is far slower than the others",
@@ -139,8 +145,9 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
         ),
         evidence=subject.show(slow),
         claims=claims,
-        action=_slow_action(subject, first),
+        action=_slow_action(subject, first, remedy),
         ruled_out=("more work: throughput, not time, is what is low",) if by_throughput else (),
+        **remedy.fields,
     )
 
 
@@ -191,11 +198,10 @@ def _excess(
     return claims
 
 
-def _slow_action(subject: Subject, detail: OperatorDetail) -> str:
+def _slow_action(subject: Subject, detail: OperatorDetail, remedy: Remedy) -> str:
     """Says what is known of this very convolution; that SME was off says nothing of it."""
     if not detail.row.is_delegated:
-        remedy = describe_remedy(subject, [detail])
-        return f"have it delegated: {remedy or 'see the delegation report'}"
+        return f"have it delegated: {remedy.command or 'see the delegation report'}"
     if detail.why_not_sme2 is not None and subject.insight.experiment.sme in SME_ON:
         return f"{detail.why_not_sme2.text} ({detail.why_not_sme2.source})"
     return (
@@ -212,14 +218,15 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
     )
     if not subject.reaches(outside, subject.thresholds.pair_share):
         return None
-    remedy = describe_remedy(subject, outside)
+    remedy = find_remedy(subject, outside)
     return Finding(
         "Convolutions outside the delegate",
         "high",
         f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
         f"{subject.weigh(outside)}.",
-        f"fix the export: {remedy or 'its delegation report says why they were left out'}",
+        f"fix the export: {remedy.command or 'its delegation report says why they were left out'}",
         *subject.cost(outside),
+        **remedy.fields,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import command_for, describe_remedy
+from etprof.analysis.findings.causes import command_for, find_remedy
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
@@ -19,6 +19,7 @@ from etprof.analysis.split.transposes import find_inverse_pairs
 from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
+    from etprof.analysis.findings.causes import Remedy
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.transposes import InversePair, Location
     from etprof.run.delegation import MethodReport
@@ -65,6 +66,7 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
         _layout_action(subject, small),
         *subject.cost(small),
         ruled_out=(f"one slow copy: the longest takes {longest}",),
+        **_remedy_of(subject, small).fields,
     )
 
 
@@ -86,6 +88,7 @@ def find_large_layout_operator(subject: Subject) -> Finding | None:
         f"{subject_text}{'' if is_one else ' that only move data, each large'}: {subject.weigh(large)}.",
         _layout_action(subject, large),
         *subject.cost(large),
+        **_remedy_of(subject, large).fields,
     )
 
 
@@ -103,13 +106,16 @@ def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
     where = f" of {', '.join(list(modules)[:4])}" if modules else ""
     steps.append(f"move the transposes and copies{where} to the model's edge, or leave them out")
-    outside = [detail for detail in layout if not detail.row.is_delegated]
-    if outside:
-        remedy = describe_remedy(subject, outside)
-        steps.append(
-            f"have the {len(outside)} outside the delegate delegated{f' ({remedy})' if remedy else ''}"
-        )
+    remedy = _remedy_of(subject, layout)
+    if remedy.operators:
+        command = f" ({remedy.command})" if remedy.command else ""
+        steps.append(f"have the {remedy.operators} outside the delegate delegated{command}")
     return "; ".join(steps)
+
+
+def _remedy_of(subject: Subject, layout: list[OperatorDetail]) -> Remedy:
+    """Returns what takes those of them into the delegate that are outside."""
+    return find_remedy(subject, [detail for detail in layout if not detail.row.is_delegated])
 
 
 @rule("F2c", "layout churn")
@@ -121,7 +127,10 @@ def find_layout_churn(subject: Subject) -> Finding | None:
     count = count_of(len(movement), "operator")
     action = _layout_action(subject, movement)
     summary = f"{count} that only move data: {subject.weigh(movement)}."
-    return Finding("Layout churn", "high", summary, action, *subject.cost(movement))
+    remedy = _remedy_of(subject, movement)
+    return Finding(
+        "Layout churn", "high", summary, action, *subject.cost(movement), **remedy.fields
+    )
 
 
 @rule("F7", "more data movement than the reference", lambda s: s.answers)

@@ -12,6 +12,7 @@ from etprof.analysis import findings
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, sides_of
 from etprof.analysis.findings import finding
+from etprof.analysis.findings.causes import find_inexact
 from etprof.analysis.findings.finding import Finding, ReferenceAnswer, Rule, Subject, Thresholds
 from etprof.analysis.findings.gains import TimeToGain, divide_gains
 from etprof.analysis.findings.measurement import NOISE
@@ -98,16 +99,41 @@ def evaluate(subject: Subject) -> ExperimentFindings:
     )
     if any(finding.rule == NOISE for finding in answered):
         answered = [replace(finding, ruled_out=_without_noise(finding)) for finding in answered]
-    divided = divide_gains(answered, subject, time)
+    divided = [
+        replace(finding, inexact_rewrites=find_inexact(subject, finding))
+        for finding in _without_repetition(divide_gains(answered, subject, time))
+    ]
     is_sound = subject.is_timed and not experiment.is_in_doubt
     return ExperimentFindings(
         subject.name,
-        divided,
+        tuple(divided),
         explain_missing_sme2(subject, time if is_sound else None),
         subject.answers if subject.is_timed else (),
         tuple(name for name, answer in answers.items() if answer.is_asked),
         tuple(name for name, answer in answers.items() if answer.is_withheld),
     )
+
+
+def _without_repetition(ranked_findings: Sequence[Finding]) -> list[Finding]:
+    """Leaves each refusal to the first finding that has it."""
+    owners: dict[str, Finding] = {}
+    for owner in ranked_findings:
+        for refusal in owner.refusals:
+            owners.setdefault(refusal.operator, owner)
+    return [
+        _leave_refusals(finding, [owners[refusal.operator] for refusal in finding.refusals])
+        for finding in ranked_findings
+    ]
+
+
+def _leave_refusals(finding: Finding, owners: Sequence[Finding]) -> Finding:
+    """Returns a finding with the refusals that are its own; `owners` are those of each."""
+    pairs = zip(finding.refusals, owners, strict=True)
+    own = tuple(refusal for refusal, owner in pairs if owner is finding)
+    action = finding.action
+    if owners and not own and not action:
+        action = f"see {owners[0].rule}"
+    return replace(finding, refusals=own, action=action)
 
 
 def _without_noise(finding: Finding) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import describe_remedy
+from etprof.analysis.findings.causes import find_remedy
 from etprof.analysis.findings.coverage import is_worth, sme_uses
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
@@ -206,7 +206,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
     if size < subject.thresholds.boundary_share * total:
         return None
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
-    remedy = describe_remedy(subject, outside) if outside else None
+    remedy = find_remedy(subject, outside)
     return Finding(
         title="Much data crosses the delegates' borders",
         severity="note",
@@ -217,8 +217,8 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
         ),
         action=(
             "have the operators between the delegate calls delegated, the largest borders first"
-            f"{f' ({remedy})' if remedy else ''}; by bytes of the export's shapes, which say nothing "
-            "of time"
+            f"{f' ({remedy.command})' if remedy.command else ''}; by bytes of the export's shapes, "
+            "which say nothing of time"
         ),
         evidence=tuple(
             EvidenceRow(
@@ -233,6 +233,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
             )
             for operator in crossing[:SHOWN_ROWS]
         ),
+        **remedy.fields,
     )
 
 

@@ -30,6 +30,7 @@ class XnnpackBackend(Backend):
     has_rules = True
     products = labels.PRODUCT_KINDS
     neutral_kinds = labels.NEUTRAL_KINDS
+    inexact_rewrites = frozenset({"half_activations", "static_convolutions", "whole_powers"})
 
     def recognises(self, labels_of_call: Collection[str]) -> bool:
         """Whether any label names one of its operators; it has names for every one of its own."""
