@@ -14,7 +14,11 @@ from etprof.analysis.output_check import (
     judge_outputs,
 )
 from etprof.analysis.split.agreement import BreakdownAgreement
-from etprof.analysis.split.attribution import Attribution, attribute_operators
+from etprof.analysis.split.attribution import (
+    Attribution,
+    attribute_operators,
+    place_operator,
+)
 from etprof.analysis.split.evidence import (
     InstructionEvidence,
     ModeEvidence,
@@ -426,10 +430,7 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         msg = f"{examined[0].etdump}: {error}"
         raise type(error)(msg) from error
     attributions = attribute_operators(split.rows, report) if report else (None,) * len(split.rows)
-    rows = tuple(
-        replace(row, location=found.origin.location if found and found.origin else None)
-        for row, found in zip(split.rows, attributions, strict=True)
-    )
+    rows = tuple(map(place_operator, split.rows, attributions))
     numbers = {loaded_split.number for loaded_split in examined}
     return ExperimentAnalysis(
         loaded=replace(loaded, splits=tuple(e for e in loaded.splits if e.number in numbers)),

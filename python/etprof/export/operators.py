@@ -230,12 +230,22 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
         output_bytes=output_bytes(node),
         held_bytes=held_bytes(node),
         is_quantization=is_quantize(node),
+        is_cast=is_cast(node),
         inputs=tuple(source.name for source in node.all_input_nodes),
         permutation=permutation_of(node),
         reason=reason,
     )
 
 
+def is_cast(node: torch.fx.Node) -> bool:
+    """Says whether the result has another data type than the one tensor that it is made of."""
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    types = [getattr(value, "dtype", None) for value in (*values, node.meta.get("val"))]
+    return len(types) == _OF_A_CAST and None not in types and types[0] != types[1]
+
+
+_OF_A_CAST = 2
+"""Values: input and result."""
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>.*)'
 )

@@ -66,6 +66,8 @@ class GraphOperator(Record):
     None in reports of earlier versions."""
     is_quantization: bool = False
     """It only turns floats into integers or back; a delegate folds it into its neighbours."""
+    is_cast: bool | None = None
+    """Whether its result has another data type than its one input; None in reports of earlier versions."""
     reason: Name | None = None
     """Why it is not delegated."""
     instruction: Count | None = None

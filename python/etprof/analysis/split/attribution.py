@@ -8,10 +8,11 @@ call; operators outside delegates are found by their instruction.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from etprof.analysis.compare.sequence_alignment import align
+from etprof.backends.backend import CONVERT, LAYOUT
 from etprof.backends.portable import parse_kernel_name
 from etprof.backends.registry import backend_of
 
@@ -62,6 +63,26 @@ class Attribution:
     """Of that node."""
     behind: tuple[GraphOperator, ...] = ()
     """The graph's operators that it computes."""
+
+
+def place_operator(row: OperatorRow, attribution: Attribution | None) -> OperatorRow:
+    """Returns a row with the model's module and line, and the class that its data types tell.
+
+    ExecuTorch's `_to_dim_order_copy` changes the layout, the type, or both: its name does not say.
+    """
+    if attribution is None or attribution.origin is None:
+        return row
+    location, behind = attribution.origin.location, attribution.behind
+    may_cast = row.operator_class == LAYOUT and not row.is_delegated and len(behind) == 1
+    operator_class = CONVERT if may_cast and _is_cast(behind[0]) else row.operator_class
+    return replace(row, location=location, operator_class=operator_class)
+
+
+def _is_cast(operator: GraphOperator) -> bool:
+    """Reports of earlier versions tell a cast by its bytes alone."""
+    if operator.is_cast is None:
+        return operator.input_bytes is not None and operator.input_bytes != operator.output_bytes
+    return operator.is_cast
 
 
 def attribute_operators(
