@@ -10,7 +10,7 @@ import pytest
 from etprof.optimize.optimizing import find_other_searches
 from etprof.run.optimization import Gain, Optimization, OptimizationStep, Trial, pareto_front
 from etprof.run.program import AppliedRewrite
-from etprof.tables.optimize import headline, programs_of, sections
+from etprof.tables.optimize import before_and_after, headline, programs_of, sections
 from etprof.views.charts import dots_of
 from etprof.views.optimize import optimize_page
 from tests.world.host import etprof, simulated_host
@@ -60,10 +60,26 @@ def test_the_page_has_what_stayed_what_was_rejected_and_every_program_once() -> 
 
 def test_a_result_that_was_not_timed_says_so_and_has_no_times() -> None:
     found = search()
-    assert "it was not timed" in headline(found)
+    assert headline(found).endswith("; not timed")
     result, kept, *_ = (each.tables[0] for each in sections(found, []))
     assert all(row["speed_up"] is None for row in (*result.records(), *kept.records()))
     assert "not a time" in result.note or "is a time" in result.note
+
+
+def test_a_result_is_called_what_it_did() -> None:
+    """A program with 100 instead of 101 operators outside the delegate was called optimized."""
+    plain, best = trial(0, on_sme2=100), trial(1, "kept", on_sme2=100)
+    plain, best = (
+        program.model_copy(update={"outside": outside})
+        for program, outside in ((plain, 101), (best, 100))
+    )
+    found = search().model_copy(update={"baseline": plain, "best": best, "trials": (plain, best)})
+    assert headline(found) == (
+        "m in fp16, with kept: operators outside the delegate 101 → 100; not timed"
+    )
+    names = [row["program"] for row in before_and_after(found).records()]
+    assert names == ["as it is", "with rewrites"]
+    assert [row["program"] for row in programs_of([found]).records()] == names
 
 
 def test_a_dot_is_where_its_figures_are() -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.units import format_ratio, format_ratio_ends
+from etprof.base.units import (
+    MISSING,
+    format_ratio,
+    format_ratio_ends,
+    format_share,
+    format_size,
+)
 from etprof.run.optimization import pareto_front, smallest_gain
 from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from etprof.run.optimization import Candidate, Gain, Optimization, Trial
 
@@ -136,6 +142,8 @@ class _ProgramRow:
     is_on_front: bool
 
 
+_WITH_REWRITES: Final = "with rewrites"
+"""What a search calls its result: whether that is better is what its figures say."""
 CANDIDATES: Final = Table(
     "candidates",
     (
@@ -167,7 +175,7 @@ def before_and_after(search: Optimization) -> Table:
     baseline, best = search.baseline, search.best
     macs = _macs(search)
     return OPTIMIZED.of(
-        [("as it is", baseline, macs, ()), ("optimized", best, macs, search.gains)],
+        [("as it is", baseline, macs, ()), (_WITH_REWRITES, best, macs, search.gains)],
         note="" if search.gains else "none of these figures is a time",
     )
 
@@ -199,11 +207,28 @@ def _name(search: Optimization, trial: Trial) -> str:
     if not trial.rewrites:
         return "as it is"
     is_best = search.best is not None and trial.number == search.best.number
-    return "optimized" if is_best else f"trial {trial.number + 1}"
+    return _WITH_REWRITES if is_best else f"trial {trial.number + 1}"
 
 
 def _macs(search: Optimization) -> int:
     return 0 if search.baseline is None else search.baseline.macs
+
+
+def _changes(before: Trial, after: Trial) -> Iterator[str]:
+    """Yields each figure that the rewrites changed, as it is without and with them."""
+    basis = "counted" if after.counted else "predicted"
+
+    def texts(trial: Trial) -> Iterator[tuple[str, str]]:
+        transposes = MISSING if trial.transposes is None else str(trial.transposes)
+        yield f"MACs on SME2 ({basis})", format_share(trial.sme2_share(before.macs))
+        yield "operators outside the delegate", str(trial.outside)
+        yield "delegate calls", str(trial.delegate_calls)
+        yield "transposes in delegates", transposes
+        yield "size", format_size(trial.size_bytes)
+
+    for (figure, old), (_, new) in zip(texts(before), texts(after), strict=True):
+        if old != new and MISSING not in {old, new}:
+            yield f"{figure} {old} → {new}"
 
 
 def headline(search: Optimization) -> str:
@@ -215,8 +240,8 @@ def headline(search: Optimization) -> str:
         return f"{subject}: no rewrite makes the program better{on}"
     names = ", ".join(search.best.rewrites)
     if gain is None:
-        basis = "counted" if search.best.counted else "predicted"
-        return f"{subject}, with {names}: its coverage of SME2 is {basis}; it was not timed"
+        changes = ", ".join(_changes(search.baseline or search.best, search.best))
+        return f"{subject}, with {names}: {changes or 'no figure changes'}; not timed"
     speed_up_text = format_ratio(gain.speed_up)
     if gain.low is not None and gain.high is not None:
         speed_up_text = format_ratio(gain.speed_up, (gain.high - gain.low) / 2)
