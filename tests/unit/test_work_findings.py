@@ -145,3 +145,42 @@ def test_thresholds_decide(tmp_path: Path) -> None:
     for rule, run in runs:
         assert rule in fired(insight(tmp_path / rule, run))
         assert rule not in fired(insight(tmp_path / f"{rule}_strict", run), thresholds=limits)
+
+
+def reading(*inputs: Sequence[str]) -> Run:
+    """Linear layers of one delegate that pack their left sides, and what each reads."""
+    labels = [GEMM.format("PF16", number) for number in range(1, len(inputs) + 1)]
+    kernels: Sized = {LEFT: (32, 64, 32), MOPA: (32, 32, 64)}
+    run = sized(*[(label, kernels) for label in labels])
+    operators = [
+        traced(f"o{at}", "linear.default", "aten.linear.default", delegate=0, macs=10**6,
+               inputs=[*names, f"p_{at}_weight", "p_shared_bias"],
+               origin={"module_path": f"layer{at}"})
+        for at, names in enumerate(inputs)
+    ]  # fmt: skip
+    steps = [
+        traced(name, "quantize_per_tensor.default", "q", is_quantization=True, inputs=["x"])
+        for name in ("q1", "q2")
+    ]
+    nodes = [node("FullyConnected", f"o{at}") for at in range(len(inputs))]
+    return described(run, [*steps, *operators], *nodes)
+
+
+def test_joining_is_advised_where_another_layer_reads_the_same_input(tmp_path: Path) -> None:
+    """Layers were to be joined with layers that read the same input, where there was none."""
+    alone = fired(insight(tmp_path / "a", reading(["x"], ["y"])))["F21"]
+    assert alone.action == "on a device, compare the latency with SME off"
+    unknown = fired(insight(tmp_path / "b", packed_left(32)))["F21"]
+    assert unknown.action == alone.action
+    several = fired(insight(tmp_path / "c", reading(["x"], ["y"], ["q1"], ["q2"])))["F21"]
+    assert several.action.startswith(
+        "join layers that read the same input, layer0 with layer2, layer3; layer2 with layer0, "
+        "layer3; layer3 with layer0, layer2: each packed row serves 32 columns"
+    )
+
+
+def test_small_products_are_joined_where_that_is_possible(tmp_path: Path) -> None:
+    small = fired(insight(tmp_path / "a", sized((LINEAR, {LEFT: (1, 64, 1), MOPA: (1, 1, 64)}))))
+    assert small["F20"].action == (
+        "give them more rows, such as a larger batch; measure them with SME off too"
+    )

@@ -5,22 +5,25 @@ Neither needs a clock: one asks the export's predictions, the other counted call
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.causes import command_for
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule, slowest_first
 from etprof.analysis.split.work import TileUse, tile_share, tile_uses
 from etprof.backends.kernel_names import round_up
 from etprof.base.records import SME_ON
-from etprof.base.units import count_of, format_count, format_share
+from etprof.base.text import layer_or_label
+from etprof.base.units import count_of, first_texts, format_count, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from etprof.analysis.insight import OperatorDetail
-    from etprof.run.delegation import DelegateNode, MethodReport
+    from etprof.run.delegation import DelegateNode, GraphOperator, MethodReport
 
 _EXPORTS: tuple[str, ...] = ("fp32", "fp16", "int8")
+_CONSTANTS: Final = ("p_", "b_", "c_")
+"""How the names of parameters, buffers and constants begin in a graph of `torch.export`."""
 
 
 def _predictions(subject: Subject) -> MethodReport | None:
@@ -161,10 +164,64 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
         ),
         evidence=tuple(rows),
         action=(
-            "give them more rows or columns, such as a larger batch or layers that are joined; "
-            "measure them with SME off too"
+            f"give them more rows, such as a larger batch{_columns(subject, details)}; measure them "
+            "with SME off too"
         ),
     )
+
+
+def _columns(subject: Subject, details: list[OperatorDetail]) -> str:
+    """Advises more columns where layers can be joined for them."""
+    joinable = joinable_layers(subject, details)
+    return f", or more columns: join {describe_joins(joinable)}" if joinable else ""
+
+
+def joinable_layers(subject: Subject, details: Sequence[OperatorDetail]) -> dict[str, list[str]]:
+    """Returns the other products that read the same input, by the layer; none where nobody says.
+
+    Two such layers can be one with the outputs of both.
+    """
+    report = subject.insight.experiment.program.report
+    if report is None:
+        return {}
+    by_name = {operator.name: operator for operator in report.operators}
+    readers: dict[str, list[GraphOperator]] = {}
+    for operator in filter(lambda operator: operator.macs, report.operators):
+        for source in _sources(operator, by_name):
+            readers.setdefault(source, []).append(operator)
+    joinable: dict[str, list[str]] = {}
+    for detail in details:
+        behind = detail.attribution.behind if detail.attribution else ()
+        for product in filter(lambda operator: operator.macs, behind):
+            rivals = [
+                layer_or_label(rival.origin.location, rival.name)
+                for source in _sources(product, by_name)
+                for rival in readers[source]
+                if rival is not product and rival.operator == product.operator
+            ]
+            if rivals:
+                joinable[detail.name] = list(dict.fromkeys(rivals))
+    return joinable
+
+
+def _sources(operator: GraphOperator, by_name: Mapping[str, GraphOperator]) -> set[str]:
+    """Returns what an operator reads of the model's values, behind steps of quantisation."""
+    sources = set()
+    for name in operator.inputs:
+        source = name
+        while (found := by_name.get(source)) and found.is_quantization and found.inputs:
+            source = found.inputs[0]
+        if not source.startswith(_CONSTANTS):
+            sources.add(source)
+    return sources
+
+
+def describe_joins(joinable: Mapping[str, Sequence[str]]) -> str:
+    """Says which layers can be joined with which."""
+    texts = [
+        f"{layer} with {', '.join(first_texts(rivals, 3))}" for layer, rivals in joinable.items()
+    ]
+    return "; ".join(first_texts(texts, 3))
 
 
 def is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:

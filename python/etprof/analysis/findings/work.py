@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.causes import find_remedy
-from etprof.analysis.findings.coverage import is_worth, sme_uses
+from etprof.analysis.findings.coverage import (
+    describe_joins,
+    is_worth,
+    joinable_layers,
+    sme_uses,
+)
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
@@ -24,7 +29,6 @@ from etprof.backends.backend import MATMUL
 from etprof.base.text import layer_or_label
 from etprof.base.units import (
     count_of,
-    first_texts,
     format_count,
     format_ratio,
     format_share,
@@ -99,8 +103,6 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
         sum(getattr(operator, of) for operator in expensive) for of in ("moves", "products")
     )
     columns = max(operator.first.tile.columns for operator in expensive)
-    layers = first_texts([subject.name_of(operator.first.operator) for operator in expensive], 3)
-    where = "" if subject.is_timed else "on a device, "
     return Finding(
         title="Packing costs as much as the product",
         severity="note",
@@ -109,11 +111,7 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
             f"{format_count(moves)} vectors are loaded and stored for {format_count(products)} "
             f"outer products, at a vector length of {expensive[0].first.svl_bits} bits."
         ),
-        action=(
-            f"{', '.join(layers)}: join with layers that read the same input; each packed row serves "
-            f"{columns} columns, so twice the outputs halve the packing; {where}compare the latency "
-            "with SME off"
-        ),
+        action=_packing_action(subject, details, columns),
         evidence=tuple(
             EvidenceRow(
                 subject.name_of(operator.first.operator),
@@ -123,6 +121,19 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
             )
             for operator in expensive[:SHOWN_ROWS]
         ),
+    )
+
+
+def _packing_action(subject: Subject, details: list[OperatorDetail], columns: int) -> str:
+    """Advises to join layers where another one reads the same input, and to compare in any case."""
+    where = "" if subject.is_timed else "on a device, "
+    compare = f"{where}compare the latency with SME off"
+    joinable = joinable_layers(subject, details)
+    if not joinable:
+        return compare
+    return (
+        f"join layers that read the same input, {describe_joins(joinable)}: each packed row serves "
+        f"{columns} columns, so twice the outputs halve the packing; {compare}"
     )
 
 
