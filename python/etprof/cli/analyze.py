@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             [] if folder is None else [UnbrokenLine(f"Report: {folder / 'report.html'}")]
         )
         is_full = arguments.full or arguments.top is not None
-        ends.append(full_output_hint(source, assessment, _etdump_flags(arguments)))
+        ends.append(full_output_hint(source, _etdump_flags(arguments)))
         show_assessment(
             assessment, as_json=arguments.json, full=is_full, top=arguments.top, ends=ends
         )
@@ -150,14 +150,11 @@ def _etdump_flags(arguments: argparse.Namespace) -> list[str | Path]:
     ]
 
 
-def full_output_hint(source: Path, assessment: Assessment, flags: Iterable[object] = ()) -> str:
+def full_output_hint(source: Path, flags: Iterable[object] = ()) -> str:
     """Says which command prints what the brief answer leaves out."""
-    from etprof.base.units import count_of
-    from etprof.tables.brief import further_findings
+    from etprof.tables.brief import FullOutputLine
 
-    remaining_findings = further_findings(assessment)
-    note = f", with {count_of(remaining_findings, 'more finding')}" if remaining_findings else ""
-    return f"All of it{note}: {command_line('analyze', source, *flags, '--full')}"
+    return FullOutputLine(command_line("analyze", source, *flags, "--full"))
 
 
 def show_assessment(

@@ -73,7 +73,7 @@ def report_run(
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         next_step = best_suggestion(assessment)
-        ends = [UnbrokenLine(f"Report: {page}"), full_output_hint(run_directory, assessment)]
+        ends = [UnbrokenLine(f"Report: {page}"), full_output_hint(run_directory)]
         command = None if next_step is None else command_in(next_step)
         ends += [] if command is None else [f"Next: {command}"]
         show_assessment(

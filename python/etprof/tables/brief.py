@@ -40,6 +40,17 @@ class UnbrokenLine(str):
     __slots__ = ()
 
 
+class FullOutputLine(str):
+    """Names the command that prints all; the page that has the answer counts what it leaves out."""
+
+    __slots__ = ()
+
+    def counting(self, findings: int) -> str:
+        """Returns the line with the number of findings that the answer leaves out."""
+        note = f", with {count_of(findings, 'more finding')}" if findings else ""
+        return f"All of it{note}: {self}"
+
+
 class BarPart(NamedTuple):
     """A part of the bar."""
 
@@ -53,6 +64,8 @@ class AnswerPoint(NamedTuple):
     text: str
     action: str = ""
     style: str = ""
+    findings: int = 1
+    """That it tells of."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,8 @@ class Brief:
     bar: tuple[BarPart, ...] = ()
     bar_title: str = ""
     points: tuple[AnswerPoint, ...] = ()
+    further_findings: int = 0
+    """That no point tells of."""
     table: Table | None = None
     lines: tuple[str | AnswerLine, ...] = ()
     """Each for itself; as many as fit."""
@@ -118,6 +133,7 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
+        further_findings=_further_findings(assessment),
         lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=tuple(ends),
     )  # fmt: skip
 
@@ -139,8 +155,8 @@ def _further_pairs(assessment: Assessment) -> Iterator[AnswerLine]:
             yield AnswerLine(*comparison_headline(comparison))
 
 
-def further_findings(assessment: Assessment) -> int:
-    """Returns how many findings the brief answer leaves out: neither shown nor counted as one."""
+def _further_findings(assessment: Assessment) -> int:
+    """Returns how many findings have no point of their own, and are in none as one of its cause."""
     shown = sum(1 + len(group.others) for group in _top_groups(assessment))
     return len(findings.shown_findings(assessment)) - shown
 
@@ -182,7 +198,8 @@ def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
         rules = ", ".join(finding.rule for finding in (lead, *group.others))
         details = "; ".join(filter(None, (gain, group.reach)))
         text = f"{rules} {lead.title}" + (f": {details}" if details else "")
-        yield AnswerPoint(text, group.action, findings.SEVERITY_STYLES[lead.severity])
+        style = findings.SEVERITY_STYLES[lead.severity]
+        yield AnswerPoint(text, group.action, style, findings=1 + len(group.others))
 
 
 def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from etprof.base.text import as_ascii, clean_lines
 from etprof.base.units import format_share
-from etprof.tables.brief import AnswerLine, UnbrokenLine
+from etprof.tables.brief import AnswerLine, FullOutputLine, UnbrokenLine
 from etprof.views.fitting import fit, fold, folded
 from etprof.views.terminal import cells_of, folded_text, terminal_table
 
@@ -43,8 +43,22 @@ class BriefAnswer:
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """Nothing is cut; what has no room is left out whole, and the last line counts it."""
         page = _TerminalPage(options.max_width, in_ascii=options.ascii_only)
+        hidden, lines = -1, list[Text]()
+        counted = self.brief.further_findings
+        # The count may take a line itself, which leaves room for less.
+        while counted > hidden:
+            hidden = counted
+            lines, counted = self._lines(page, hidden)
+        yield from lines
+
+    def _lines(self, page: _TerminalPage, hidden: int) -> tuple[list[Text], int]:
+        """Returns the answer that counts `hidden` findings as left out, and how many it leaves out."""
         brief = self.brief
-        ends = [line for text in brief.ends for line in page.styled(text)]
+        texts = [
+            text.counting(hidden) if isinstance(text, FullOutputLine) else text
+            for text in brief.ends
+        ]
+        ends = [line for text in texts for line in page.styled(text)]
         bar = page.bar(brief.bar_title, brief.bar)
         headlines = [line for headline in brief.headlines for line in page.styled(*headline)]
         room = MOST_LINES - len(headlines) - len(ends)
@@ -56,11 +70,13 @@ class BriefAnswer:
         listed, left_out = page.listed(brief, room)
         is_mentioned = any("--full" in end for end in brief.ends)
         if (left_out or brief.details) and not is_mentioned:
-            listed, left_out = page.listed(brief, room - 1)
+            room -= 1
+            listed, left_out = page.listed(brief, room)
             counted = f"{left_out} more" if left_out else "more"
             listed.append(Text(f"{counted}: --full"))
-        lines = [*headlines, *bar]
-        yield from (*lines, *listed, *ends)
+        left_points = page.left_points(brief, room)
+        left_findings = sum(point.findings for point in left_points)
+        return [*headlines, *bar, *listed, *ends], brief.further_findings + left_findings
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ class _TerminalPage:
         """Returns points, rows and lines that fit the room, and how many do not."""
         points, left_points = self._points(brief.points, room)
         rows, left_rows = self._rows(brief.table, room - len(points))
-        left_rows += left_points
+        left_rows += len(left_points)
         lines: list[Text] = []
         for number, line in enumerate(brief.lines):
             text, style = (line, "") if isinstance(line, str) else line
@@ -112,6 +128,10 @@ class _TerminalPage:
                 return [*points, *rows, *lines], left_rows + len(brief.lines) - number
             lines += folded_lines
         return [*points, *rows, *lines], left_rows
+
+    def left_points(self, brief: Brief, room: int) -> list[AnswerPoint]:
+        """Returns the points that the room is not enough for."""
+        return self._points(brief.points, room)[1]
 
     def lines_of(self, point: AnswerPoint) -> list[Text]:
         """Returns what was found, and below it what to do."""
@@ -122,16 +142,18 @@ class _TerminalPage:
 
     def count_points(self, brief: Brief, room: int) -> int:
         """Returns how many of the points fit that room."""
-        return len(brief.points) - self._points(brief.points, room)[1]
+        return len(brief.points) - len(self.left_points(brief, room))
 
-    def _points(self, points: Sequence[AnswerPoint], room: int) -> tuple[list[Text], int]:
-        """Returns the points that the room is enough for, and how many it is not for."""
+    def _points(
+        self, points: Sequence[AnswerPoint], room: int
+    ) -> tuple[list[Text], list[AnswerPoint]]:
+        """Returns the points that the room is enough for, and those that it is not for."""
         lines: list[Text] = []
-        left_out = 0
+        left_out: list[AnswerPoint] = []
         for point in points:
             shown = self.lines_of(point)
             if len(lines) + len(shown) > room:
-                left_out += 1
+                left_out.append(point)
             else:
                 lines += shown
         return lines, left_out

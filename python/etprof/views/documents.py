@@ -213,7 +213,7 @@ def _findings(experiment_findings: ExperimentFindings) -> Document:
         "withheld": list(experiment_findings.withheld),
         "findings": [
             {name: value for name, value in dataclasses.asdict(finding).items() if name != "claims"}
-            | {"guide": finding.guide}
+            | {"action": finding.advice, "guide": finding.guide}
             for finding in experiment_findings.findings
         ],
         "reference_answers": [
