@@ -34,6 +34,9 @@ ENDLESS = "block." * 400
 LARGE = 800
 """Operators of a large model, each under a name of its own."""
 MOST_BYTES = 2_000_000
+CUT_TABLES = """[...document.querySelectorAll(".scroll")]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1)
+    .map((box) => [box.getAttribute("aria-label"), box.clientWidth, box.scrollWidth])"""
 
 
 def thread_sweep() -> Run:
@@ -128,6 +131,11 @@ def test_page_is_quiet_offline_and_accessible(
     for box in opened.page.locator(".scroll:has(table.sortable)").all():
         seen, whole = box.evaluate("each => [each.clientWidth, each.scrollWidth]")
         assert whole <= seen
+    if size in (WIDE, PHONE):
+        # THEN neither does any table, folded ones included (C3-4, C3-5)
+        opened.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert opened.page.evaluate(CUT_TABLES) == []
+        opened.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = false)")
     assert find_accessibility_problems(opened.page, least="minor") == []
     picture = pages[name].with_name(f"{name}_{size['width']}.png")
     opened.page.screenshot(path=picture, full_page=True)

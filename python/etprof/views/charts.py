@@ -6,6 +6,7 @@ only the timeline and the samples are SVG.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from etprof.base.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorSplit, OverheadRow
@@ -47,6 +48,39 @@ _CHANGE_STEPS: Final = (0.05, 0.2, 0.5)
 _LARGE_EXPONENT: Final = 5
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
+
+
+class _LogScale:
+    """A logarithmic axis of times."""
+
+    def __init__(self, low: float, high: float) -> None:
+        # A clock that stood still has no logarithm.
+        self.low = max(low, 1.0)
+        self.high = max(high, self.low * 1.01)
+
+    def share(self, value: float) -> float:
+        """Where a time stands between the ends, 0 to 1; beyond them, below or above that."""
+        return math.log(max(value, 1e-9) / self.low) / math.log(self.high / self.low)
+
+    def ticks(self) -> list[str]:
+        """Both ends and the middle, the lowest first."""
+        return [format_duration(self.low * (self.high / self.low) ** part) for part in (0, 0.5, 1)]
+
+
+def _upper_end(groups: Iterable[Sequence[float]]) -> float:
+    """Returns the largest of all values that are not far above the others of their group.
+
+    Far is above the median by ten times the median absolute deviation and by 10 %. At most one
+    value in twenty is left out, so that a group of two levels is seen whole.
+    """
+    ends: list[float] = []
+    for values in groups:
+        median = float(np.median(values))
+        deviation = float(np.median(np.abs(np.asarray(values, float) - median)))
+        most = float(np.percentile(values, 95, method="lower"))
+        limit = max(median + 10 * deviation, median * 1.1, most)
+        ends.append(max(float(value) for value in values if value <= limit))
+    return max(ends)
 
 
 def colour_of(group: str) -> str:
@@ -267,30 +301,37 @@ def _change_shade(before: float, after: float) -> str:
 
 
 def steps_of(table: Table) -> View | None:
-    """Empirical distribution of each experiment's launches; None for every other table."""
+    """Empirical distribution of each experiment's launches; None for every other table.
+
+    The axis is logarithmic; launches that took far longer than the others are counted, not drawn.
+    """
     records = table.records() if table.name == "launches" else []
     if not records:
         return None
-    times = [float(record["median_ns"] or 0) for record in records]
-    low, high = min(times) * 0.99, max(times) * 1.01
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for record, time in zip(records, times, strict=True):
-        x = round((time - low) / ((high - low) or 1.0) * _CHART_WIDTH, 1)
+    times: dict[str, list[float]] = {}
+    for record in records:
+        times.setdefault(str(record["experiment"]), []).append(float(record["median_ns"] or 0))
+    scale = _LogScale(min(map(min, times.values())) * 0.99, _upper_end(times.values()) * 1.01)
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in times}
+    for record in records:
+        x = round(scale.share(float(record["median_ns"] or 0)) * _CHART_WIDTH, 1)
         y = round(_CHART_HEIGHT * (1 - float(record["at_most"] or 0)), 1)
-        lines.setdefault(str(record["experiment"]), []).append((x, y))
+        lines[str(record["experiment"])].append((x, y))
     return {
-        "ticks": [format_duration(low + (high - low) * fraction) for fraction in (0, 0.5, 1)],
+        "ticks": scale.ticks(),
+        "beyond": sum(x > _CHART_WIDTH for points in lines.values() for x, _ in points),
         "lines": [
             {
                 "name": name,
                 "colour": f"c{number % 6}",
-                "path": f"M0 {_CHART_HEIGHT}" + "".join(f"H{x}V{y}" for x, y in points)
+                "path": f"M0 {_CHART_HEIGHT}"
+                + "".join(f"H{x}V{y}" for x, y in points if x <= _CHART_WIDTH)
                 + f"H{_CHART_WIDTH}",
                 "count": len(points),
             }
             for number, (name, points) in enumerate(lines.items())
         ],
-    }  # fmt: skip
+    }
 
 
 def roofline_of(table: Table) -> View | None:
@@ -440,56 +481,61 @@ def _located(row: OperatorRow | OverheadRow) -> str:
 
 
 def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:
-    """Raw latencies in the order of measuring, block by block, warm-up apart; None untimed."""
-    timed = [e for e in experiments if e.metrics is not None and e.metrics.blocks]
+    """Raw latencies in the order of measuring, block by block, warm-up apart; None untimed.
+
+    The axis is logarithmic, so that a fast side is not flat beside a slow one. It ends above every
+    launch's median; latencies beyond it are counted.
+    """
+    timed = [(e, e.metrics.blocks) for e in experiments if e.metrics and e.metrics.blocks]
     if not timed:
         return None
-    samples = [s for e in timed if e.metrics for b in e.metrics.blocks for s in b.latency_ns]
-    low, high = float(min(samples)), float(np.percentile(samples, 99.5))
-    warmups = [w for e in timed if e.metrics for b in e.metrics.blocks for w in b.warmup_latency_ns]
-    high = max(high, float(np.median(warmups)) if warmups else 0.0) * 1.05
+    samples = [[s for block in blocks for s in block.latency_ns] for _, blocks in timed]
+    warmups = [w for _, blocks in timed for block in blocks for w in block.warmup_latency_ns]
+    medians = [float(np.median(block.latency_ns)) for _, blocks in timed for block in blocks]
+    highest = max(_upper_end(samples), *medians, float(np.median(warmups)) if warmups else 0.0)
+    scale = _LogScale(min(map(min, samples)) * 0.98, highest * 1.02)
+    every = list(itertools.chain(*samples))
     return {
-        "top": format_duration(high),
-        "bottom": format_duration(low * 0.98),
-        "count": format_count(len(samples)),
+        "ticks": scale.ticks(),
+        "count": format_count(len(every)),
+        "beyond": sum(latency > scale.high for latency in [*every, *warmups]),
         "panels": [
             {
                 "name": e.name,
-                "blocks": _sample_blocks(e.metrics.blocks, low * 0.98, high) if e.metrics else [],
+                "blocks": _sample_blocks(blocks, scale),
                 "median": format_duration(e.latency.steady.median) if e.latency else "",
             }
-            for e in timed
+            for e, blocks in timed
         ],
     }
 
 
-def _sample_blocks(blocks: Sequence[BlockMetrics], low: float, high: float) -> list[View]:
+def _sample_blocks(blocks: Sequence[BlockMetrics], scale: _LogScale) -> list[View]:
     """Points of each block as SVG paths of dots; outside the scale they stick to its edge."""
     slot = _CHART_WIDTH / len(blocks)
     return [
         {
             "number": block.block + 1,
-            "warmup": _dots(block.warmup_latency_ns, i * slot, slot * 0.15, low, high),
-            "steady": _dots(block.latency_ns, i * slot + slot * 0.18, slot * 0.75, low, high),
+            "warmup": _dots(block.warmup_latency_ns, i * slot, slot * 0.15, scale),
+            "steady": _dots(block.latency_ns, i * slot + slot * 0.18, slot * 0.75, scale),
             "x": f"{i * slot:.1f}",
-            "median": f"{_height(float(np.median(block.latency_ns)), low, high):.1f}",
+            "median": f"{_height(float(np.median(block.latency_ns)), scale):.1f}",
             "end": f"{(i + 0.95) * slot:.1f}",
         }
         for i, block in enumerate(blocks)
     ]
 
 
-def _dots(values: Sequence[int], offset: float, width: float, low: float, high: float) -> str:
+def _dots(values: Sequence[int], offset: float, width: float, scale: _LogScale) -> str:
     """An SVG path of points, thinned evenly to what the eye can tell apart."""
     step = max(1, len(values) // _POINTS_A_BLOCK)
     thinned = values[::step]
     spread = width / max(len(thinned), 1)
     return "".join(
-        f"M{offset + i * spread:.1f} {_height(value, low, high):.1f}h0"
+        f"M{offset + i * spread:.1f} {_height(value, scale):.1f}h0"
         for i, value in enumerate(thinned)
     )
 
 
-def _height(value: float, low: float, high: float) -> float:
-    reach = (value - low) / ((high - low) or 1.0)
-    return _CHART_HEIGHT * (1 - min(max(reach, 0.0), 1.0))
+def _height(value: float, scale: _LogScale) -> float:
+    return _CHART_HEIGHT * (1 - min(max(scale.share(value), 0.0), 1.0))

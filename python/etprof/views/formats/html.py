@@ -124,6 +124,8 @@ def _run_view(assessment: Assessment, key: str) -> View:
 _CHARTS: Final[dict[str, Callable[[Table], View | None]]] = {
     "dots": dots_of, "front": front_of, "icicle": icicle_of, "steps": steps_of, "roofline": roofline_of,
 }  # fmt: skip
+_LONG_WORD: Final = 20
+"""Characters above which a word may be broken, so that a table fits its page."""
 _SMALLEST: Final = frozenset({"mean_ns", "candidate_ns", "speed_up"})
 """Beside its name, what a phone shows of an operator; the rest is in its drawer."""
 _PROVEN: Final = frozenset({"class", "kernels", "kernel_grade", "why_not_sme2", "macs"})
@@ -184,6 +186,10 @@ def _table_view(table: Table, heading: str) -> View:
         "columns": columns,
         "levels": _levels(columns, first_text),
         "row_header": first_text,
+        "long_columns": [
+            any(len(word) > _LONG_WORD for cells in rows for word in cells[index].text.split())
+            for index in range(len(columns))
+        ],
         "has_bars": bars is not None,
         "is_shaded": table.is_shaded,
         "rows": [
