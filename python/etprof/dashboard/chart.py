@@ -65,7 +65,10 @@ class Scale:
             if end is not None
         ]
         reach = (max(ends) - min(ends)) or abs(max(ends)) or 1.0
-        self.low, self.high = min(ends) - 0.05 * reach, max(ends) + 0.05 * reach
+        lowest = min(ends)
+        self.low, self.high = lowest - 0.05 * reach, max(ends) + 0.05 * reach
+        # Times, sizes and counts have no values below zero.
+        self.low = max(self.low, 0.0) if lowest >= 0 else self.low
 
     def time(self, point: TrendPoint) -> float:
         """The place by time."""

@@ -86,15 +86,22 @@ OPERATOR_KINDS: Final = Table(
         Column("total", "Int64", unit="count", says="Both"),
     ),
     title="operators by kind",
-    says="Operators by kind, inside and outside the delegates; views that cost nothing left out.",
+    says="Operators by kind, inside and outside the delegates; views that cost nothing and what "
+    "quantises inside a delegate left out.",
     basis="per program",
 )
 
 
 def kinds_table(report: DelegationReport) -> Table:
-    """Returns how many operators of each kind are inside and outside, over all methods."""
+    """Returns how many operators of each kind are inside and outside, over all methods.
+
+    They add up to the summaries' figures: what quantises inside a delegate is folded into others.
+    """
     every = list(report.methods.values())
-    inside = Counter(o.operator for m in every for o in m.operators if o.delegate is not None)
+    inside = Counter(
+        operator.operator for method in every for operator in method.operators
+        if operator.delegate is not None and not operator.is_quantization
+    )  # fmt: skip
     outside = Counter(operator.operator for method in every for operator in _outside(method))
     counted = (inside + outside).most_common()
     rows = [(kind, inside[kind], outside[kind]) for kind, _ in counted]

@@ -218,15 +218,14 @@ def _search_for(program: LoadedProgram, are_gains_small: bool) -> str | None:
     exported, report = program.exported, program.report
     if exported is None or report is None or exported.rewrites:
         return None
-    outside = [
-        operator for operator in report.operators if operator.delegate is None and operator.rewrites
-    ]
+    outside = [o for o in report.operators if o.delegate is None and o.instruction is not None]
+    with_rewrite = [operator for operator in outside if operator.rewrites]
     nodes = [node for delegate in report.delegates for node in delegate.nodes]
     work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
     share = work / sum(operator.macs or 0 for operator in report.operators) if work else 0.0
     gaps = [
-        f"{count_of(len(outside), 'operator')} outside the delegate"
-        if outside and not are_gains_small
+        f"{_some_of(len(with_rewrite), len(outside))} outside the delegate"
+        if with_rewrite and not are_gains_small
         else "",
         f"{format_share(share)} of the work without an SME2 kernel"
         if share >= _WORTH_A_SEARCH
@@ -237,6 +236,10 @@ def _search_for(program: LoadedProgram, are_gains_small: bool) -> str | None:
     reason = " and ".join(filter(None, gaps))
     command = command_line("optimize", *exported.model_words, "--dtype", exported.precision)
     return f"{reason}: `{command}` tries what changes that"
+
+
+def _some_of(count: int, total: int) -> str:
+    return count_of(count, "operator") if count == total else f"{count} of {total} operators"
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:
