@@ -127,3 +127,47 @@ def test_an_export_can_be_demanded(folder: Path, capsys: pytest.CaptureFixture[s
     leave_export(folder)
     assert main(["profile", "one/net.py:Net", "--export"]) != 0
     assert "exporting one/net.py:Net" in capsys.readouterr().err
+
+
+def test_a_folder_holds_the_programs_of_one_source(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two models of one name replaced each other's programs, and were compared as one."""
+    leave_export(folder)
+    for model in ("two/net.py:Net", "Net.pt2"):
+        (folder / "Net.pt2").write_bytes(b"")
+        name = "Net_net" if model.endswith(":Net") else "Net_pt2"
+        request = ExportRequest(model)
+        assert str(request.files().pte) == f"out_{name}/artifacts/{name}_xnnpack_fp16.pte"
+        assert main(["profile", model]) != 0
+        told = f"Note: out_Net holds the programs of one/net.py:Net; {model} goes to out_{name}"
+        assert told in capsys.readouterr().err.splitlines()
+        # AND where its runs go
+        assert ExportRequest.short_name(model) == name
+    # AND the first one's own, however its file is spelled
+    for model in ("one/net.py:Net", "./one/net.py:Net", str(folder / "one" / "net.py:Net")):
+        assert ExportRequest(model).model_name() == "Net"
+        assert not ExportRequest(model).describe_holder()
+
+
+def test_a_third_source_of_a_name_has_a_folder_too(folder: Path) -> None:
+    leave_export(folder)
+    artifacts = folder / "out_Net_net" / "artifacts"
+    artifacts.mkdir(parents=True)
+    first = folder / "out_Net" / "artifacts" / "Net_xnnpack_fp16.pte.json"
+    document = json.loads(first.read_text(encoding="utf-8"))
+    document["source"] |= {"origin": "two/net.py", "asked": "two/net.py:Net"}
+    document["model"] = "Net_net"
+    (artifacts / "Net_net_xnnpack_fp16.pte").write_bytes(b"no program")
+    (artifacts / "Net_net_xnnpack_fp16.pte.json").write_text(json.dumps(document), encoding="utf-8")
+    assert ExportRequest("two/net.py:Net").model_name() == "Net_net"
+    third = ExportRequest("three/net.py:Net").model_name()
+    assert third.startswith("Net_")
+    assert third != "Net_net"
+
+
+def test_a_folder_that_is_named_keeps_the_files_of_both(folder: Path) -> None:
+    leave_export(folder)
+    request = ExportRequest("two/net.py:Net", outdir=folder / "out_Net" / "artifacts")
+    assert request.files().pte.name == "Net_net_xnnpack_fp16.pte"
+    assert "Net_net" in request.describe_holder()

@@ -149,12 +149,15 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports the model, shows the delegation report and prints the paths."""
+    from etprof.cli.progress import say
     from etprof.export.exporter import export_model
     from etprof.run.program import refuse_inaccurate
 
     request = replace(make_request(arguments), allow_inaccurate=True)
     files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
+        if note := request.describe_holder():
+            say(f"Note: {note}")
         _show(files, arguments, _without_rewrites(request))
     if not arguments.allow_inaccurate:
         refuse_inaccurate(files.pte)
@@ -387,6 +390,8 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
         allow_inaccurate=allow_inaccurate,
         options=ExportOptions(scopes=scopes, example_inputs=example_inputs),
     )
+    if note := request.describe_holder():
+        say(f"Note: {note}")
     earlier = None if way_out is None else find_export(request, any_options=True)
     program = request.files().pte
     if earlier is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import re
 from dataclasses import asdict, dataclass, field
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
-from etprof.base.errors import UsageError
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.text import suggest
 from etprof.export.changes.scopes import parse_scopes
 from etprof.model_registry import families
 from etprof.model_registry.input_spec import describe_inputs, parse_input
 from etprof.run.accuracy import find_floors
+from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from etprof.export.changes.scopes import Scope
     from etprof.run.accuracy import Floors
 
+_DIGEST = 6
+"""Characters of a hash that tell two sources of one name apart."""
 BLOCK_MULTIPLE = 32
 """XNNPACK takes 4-bit weights in rows and blocks of a multiple of this many elements."""
 
@@ -236,7 +240,53 @@ class ExportRequest:
         return cls(split_precision(text)[0]).model_name()
 
     def model_name(self) -> str:
-        """Returns the name used in file names: the registered one, the class's, or the file's."""
+        """Returns the name of its files and folder: the registered one, the class's, or the file's.
+
+        Where another source of that name, such as `unet.py` beside `unet.pt2`, has programs there
+        already, it is one more word or a digest longer: a folder holds the programs of one source.
+        """
+        name = self._plain_name()
+        if self.out is not None:
+            return name
+        digest = hashlib.sha256(identify_source(self.model).encode()).hexdigest()[:_DIGEST]
+        names = (name, *self._longer_names(name))
+        return next((free for free in names if self._holder(free) is None), f"{name}_{digest}")
+
+    def describe_holder(self) -> str:
+        """Says that another source has the folder or files of this name; empty where none has."""
+        plain, name = self._plain_name(), self.model_name()
+        holder = None if name == plain else self._holder(plain)
+        if holder is None:
+            return ""
+        place = f"files that begin with {name}" if self.outdir else f"out_{name}"
+        held = f"{self.outdir} has a {plain}" if self.outdir else f"out_{plain} holds the programs"
+        return f"{held} of {holder}; {self.model} goes to {place}"
+
+    def _folder(self, name: str) -> Path:
+        return self.outdir or Path(f"out_{name}") / "artifacts"
+
+    def _holder(self, name: str) -> str | None:
+        """Returns another source with programs of that name in the folder; None where none has."""
+        for path in sorted(self._folder(name).glob(f"{glob.escape(name)}_*.pte")):
+            try:
+                manifest = load_export_manifest(path)
+            except EtprofError:
+                # It is damaged, so nobody knows what it was made of.
+                continue
+            if manifest is None or manifest.model != name or not manifest.source.origin:
+                continue
+            if identify_source(manifest.asked_as) != identify_source(self.model):
+                return manifest.asked_as
+        return None
+
+    def _longer_names(self, name: str) -> list[str]:
+        """Returns the name with what tells sources of one name apart where people look: the file."""
+        file = Path(self.model.rpartition(":")[0] or self.model)
+        if self.model.endswith(".pt2"):
+            return [f"{name}_pt2"]
+        return [f"{name}_{file.stem}"] if file.suffix == ".py" and file.stem != name else []
+
+    def _plain_name(self) -> str:
         if families.find_family(self.model) is not None:
             return families.short_name(self.model)
         path, _, class_name = self.model.rpartition(":")
@@ -265,12 +315,26 @@ class ExportRequest:
         if self.out is not None:
             return ExportedFiles(_with_suffix(self.out))
         name = self.model_name()
-        folder = self.outdir or Path(f"out_{name}") / "artifacts"
+        folder = self._folder(name)
         # Two of one precision may be measured in turns.
         scopes = ",".join(self.options.scopes).encode()
         kind = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
         kind += "_rewritten" if self.options.rewrites else ""
         return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{kind}.pte")
+
+
+def identify_source(model: str) -> str:
+    """Returns a model's name as commands take it, with the whole path of its file.
+
+    >>> identify_source("toy_cnn")
+    'toy_cnn'
+    """
+    path, colon, class_name = model.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        path, class_name = model, Path(model).stem
+    if not path.endswith((".py", ".pt2")):
+        return model
+    return f"{Path(path).resolve()}:{class_name}"
 
 
 def _check_scope(scope: Scope, base: Precision) -> None:

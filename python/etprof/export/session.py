@@ -550,6 +550,7 @@ def describe_source(model: str) -> ModelCode:
     state = read_git_state(file.parent) if file is not None and is_tracked(file) else None
     return ModelCode(
         origin=source.origin,
+        asked=model,
         sha256=source.hash_files(),
         git=state,
     )

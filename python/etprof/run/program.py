@@ -130,6 +130,8 @@ class ModelCode(Record):
     """Which code a program was exported from."""
 
     origin: Name = ""
+    asked: Name = ""
+    """As commands take the model; empty for an export by an earlier etprof."""
     sha256: Name | None = None
     git: GitState | None = None
 
@@ -237,6 +239,8 @@ class ExportManifest(Record):
     def asked_as(self) -> str:
         """What commands take for its model: its name, or the file it is in, with its class."""
         origin = self.source.origin
+        if self.source.asked:
+            return self.source.asked
         if origin.endswith(".pt2"):
             return origin
         if not origin.endswith(".py"):
