@@ -192,6 +192,7 @@ HOST: dict[str, Row] = {
     ),
     "export --model my_model.py:MyModel --dtype fp16 --explain": Row("host"),
     "profile toy_cnn:fp16 --against toy_cnn:int8": Row("host"),
+    "profile toy_cnn:fp32 --against toy_cnn:fp16 --threads 1": Row("host"),
     "profile FILE.pte --etrecord FILE.etrecord": Row(
         "host", "profile bare.pte --etrecord bare.etrecord"
     ),

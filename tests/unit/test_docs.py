@@ -121,3 +121,11 @@ def test_a_heading_is_one_level_below_the_one_before_at_most(page: Path) -> None
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md"])
+def test_a_slow_fp16_is_no_surprise(page: str) -> None:
+    """fp16 is the default, and on an x86 host it may be slower than fp32."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "x86" in text
+    assert "etprof profile toy_cnn:fp32 --against toy_cnn:fp16 --threads 1" in text

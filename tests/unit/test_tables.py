@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
+import pkgutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
+import etprof.tables
 from etprof.base.units import format_range, format_value
+from etprof.tables.kernels import KERNELS
 from etprof.tables.table import Column, Table
 from etprof.views.cells import shown_columns, shown_rows
 from etprof.views.files import build_frame, encode_csv, encode_parquet, json_records
@@ -33,6 +38,8 @@ TOY = Table(
     ),
     title="Toys",
 )
+REASONS = {"reason", "why", "why_not_sme2", "problem", "way_out", "answer"}
+"""Columns that say why, or what to do."""
 SUBJECTS: list[dict[str, object]] = [
     {"name": "=1+1", "mean_ns": 1500.0, "low_ns": 1400.0, "high_ns": 1600.0, "calls": 3,
      "peak": 2048.0, "unit": "bytes", "module": "blocks.0"},
@@ -94,3 +101,47 @@ def test_ranges_are_in_the_unit_of_their_value() -> None:
     assert format_range("ns", 1400, 1600) == "1.40 … 1.60 µs"
     assert format_range("ratio", 1.5, 2) == "1.50× … 2.00×"
     assert format_range("ratio", None, 2) == "–"
+
+
+def declared_tables() -> dict[str, Table]:
+    """Every table of the tables' modules, and those of the history that a terminal shows."""
+    modules = [
+        f"etprof.tables.{found.name}" for found in pkgutil.iter_modules(etprof.tables.__path__)
+    ]
+    return {
+        f"{name}.{attribute}": value
+        for name in (*modules, "etprof.history.tables")
+        for attribute, value in vars(importlib.import_module(name)).items()
+        if isinstance(value, Table)
+    }
+
+
+@pytest.mark.parametrize("name", declared_tables())
+def test_a_reason_outlives_every_figure(name: str) -> None:
+    """At 80 columns "why not SME2" was left out before `grade` and `off`."""
+    table = declared_tables()[name]
+    columns = shown_columns(table, "everywhere")
+    order = sorted(
+        range(len(columns)), key=lambda at: (columns[at].dropped_first, at), reverse=True
+    )
+    dropped = [columns[at].column for at in order]
+    for index, column in enumerate(dropped):
+        if column.name in REASONS:
+            later = [other.name for other in dropped[index:] if other.is_number]
+            assert not later, f"{column.name} goes before {', '.join(later)}"
+
+
+def test_why_not_sme2_stays_at_80_columns() -> None:
+    row = {
+        "name": "stages.0.depthwise (model.py:25)", "label": "Convolution (NHWC) DWConv #1",
+        "types": "PF16", "types_off": "F16", "grade": "A", "calls": "1,024",
+        "kernels": "matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa",
+        "why_not_sme2": "accumulation type",
+    }  # fmt: skip
+    values = tuple(row.get(column.name) for column in KERNELS.columns)
+    for width in (60, 80):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(terminal_table(replace(KERNELS, rows=(values,))))
+        text = console.export_text()
+        assert "accumulation" in text
+    assert "Left out at this width: label, off" in text

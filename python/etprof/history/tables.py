@@ -156,9 +156,9 @@ BASELINES: Final = Table(
 ACCEPTANCES: Final = Table(
     "history_acceptances",
     (
-        *_columns_via(itemgetter(1), *_OF_A_RUN, _COMMIT),
-        _text("by", of=lambda pair: pair[0].accepted_by),
-        _text("accepted", of=lambda pair: format_moment(pair[0].accepted_at)),
+        *_columns_via(itemgetter(1), *_OF_A_RUN, replace(_COMMIT, dropped_first=3)),
+        _text("by", dropped_first=1, of=lambda pair: pair[0].accepted_by),
+        _text("accepted", dropped_first=2, of=lambda pair: format_moment(pair[0].accepted_at)),
         _text("why", of=lambda pair: pair[0].why),
     ),
 )
@@ -199,18 +199,20 @@ CHECK: Final = Table(
         _text("run", of=lambda checked: _name(checked.run)),
         _text("metric", of=checked_label),
         _UNIT,
-        Column("before", "float64", "@unit", title="baseline", of=attrgetter("before")),
-        Column("after", "float64", "@unit", title="now", of=attrgetter("after")),
+        Column("before", "float64", "@unit", title="baseline", dropped_first=2,
+               of=attrgetter("before")),
+        Column("after", "float64", "@unit", title="now", dropped_first=2, of=attrgetter("after")),
         *(
             Column(
                 name, "float64", "change", visibility="everywhere" if name == "change" else "data",
-                of=_judged(name),
+                dropped_first=1, of=_judged(name),
                 bounds=("low", "high") if name == "change" else None,
             )
             for name in ("low", "high", "change")
         ),
         Column(
-            "smallest", "float64", "change", title="would be seen", of=_judged("smallest"),
+            "smallest", "float64", "change", title="would be seen", dropped_first=3,
+            of=_judged("smallest"),
             says="the least change for the worse that four of five such checks find",
         ),
         Column("p_value", "float64", "p", visibility="data", of=_judged("p_value")),

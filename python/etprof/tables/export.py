@@ -36,7 +36,13 @@ UNDELEGATED: Final = Table(
     "undelegated",
     (
         Column("operator", "string", says="ATen's name of the operator"),
-        Column("count", "Int64", unit="count", says="How many of them stay out for this reason"),
+        Column(
+            "count",
+            "Int64",
+            unit="count",
+            dropped_first=1,
+            says="How many of them stay out for this reason",
+        ),
         Column("reason", "string", says="Why the partitioner left them out"),
     ),
     says="Operators outside the delegate by kind and reason.",
@@ -69,8 +75,8 @@ UNDELEGATED_NODES: Final = Table(
     "undelegated_nodes",
     (
         Column("operator", "string", says="ATen's name of the operator"),
-        Column("module", "string", says="The module it was traced in"),
-        Column("source", "string", says="The line of the model's own code"),
+        Column("module", "string", dropped_first=2, says="The module it was traced in"),
+        Column("source", "string", dropped_first=1, says="The line of the model's own code"),
         Column("reason", "string", says="Why the partitioner left it out"),
     ),
     says="Every operator outside the delegate.",
