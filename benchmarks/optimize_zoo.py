@@ -51,7 +51,7 @@ OTHERS: Final = (
 )  # fmt: skip
 """Architectures beyond the zoo that are tried by default."""
 COLUMNS: Final = (
-    "model", "precision", "MACs on SME2", "delegate calls", "outside", "from eager fp32",
+    "model", "precision", "MACs on SME2", "delegate calls", "outside", "SNR against eager fp32",
     "planned memory", "size", "rewrites", "evidence", "goal",
 )  # fmt: skip
 MOST_LOST_DB: Final = 2.0
@@ -88,7 +88,7 @@ class Row(NamedTuple):
     @property
     def worst_db(self) -> float | None:
         """The distance of the result's outputs from eager in float32; None where there is none."""
-        found = re.search(r"→ (-?[0-9.]+) dB$", self.cells[COLUMNS.index("from eager fp32")])
+        found = re.search(r"→ (-?[0-9.]+) dB$", self.cells[COLUMNS.index("SNR against eager fp32")])
         return float(found[1]) if found else None
 
 

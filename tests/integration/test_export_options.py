@@ -223,7 +223,7 @@ def test_the_command_shows_what_it_found(
         "delegate calls",
         "mean.dim",
         "not delegated in forward",
-        "distance from eager",
+        "SNR against eager fp32",
         "verified by ExecuTorch to",
         "toy_cnn_xnnpack_fp32.bpte",
     ):

@@ -145,7 +145,7 @@ def test_a_manifest_without_commands_is_repeated(
     """S4: also with the runner that was installed, and after saying what it starts."""
     run = write_manifest(folder, config({"runner_path": str(find_host_runner())}))
     assert main(["run", "--from-manifest", str(run)]) == 0
-    assert "model model.pte on local; results go to out" in capsys.readouterr().err
+    assert "runs model.pte on local; writes to out" in capsys.readouterr().err
     assert (folder / "out/manifest.json").is_file()
 
 

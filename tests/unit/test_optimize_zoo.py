@@ -60,7 +60,7 @@ def test_no_row_is_below_its_floor_or_over_its_loss(zoo: ModuleType) -> None:
         assert floors is not None
         assert row.worst_db is not None
         assert row.worst_db >= floors.snr_db, row.key
-        before = float(ends(row, zoo.COLUMNS.index("from eager fp32"))[0])
+        before = float(ends(row, zoo.COLUMNS.index("SNR against eager fp32"))[0])
         assert before - row.worst_db <= zoo.MOST_LOST_DB + 0.05, row.key
 
 

@@ -272,5 +272,5 @@ def test_a_block_is_one_piece() -> None:
 
 
 def test_launches_are_named_for_people() -> None:
-    assert Launch(ON, "timing", 2).text == "on: block 3"
+    assert Launch(ON, "timing", 2).text == "on: timing block 3"
     assert Launch(ON, "operators").text == "on: per-operator breakdown"

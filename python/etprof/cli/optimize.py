@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--rewrite", name_list, "LIST", "search among these only; see `etprof docs optimize`",
          {"default": ("all",), "dest": "rewrites"}),
         ("--tolerance", decibels, "DB",
-         "how many dB farther from eager the result may be than the baseline (default 2)",
+         "how many dB lower than the baseline's the SNR against eager fp32 may be (default 2)",
          {"default": 2.0}),
         ("--least-snr", decibels, "DB",
          "least signal-to-noise ratio of the result (default: the precision's)"),

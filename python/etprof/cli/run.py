@@ -210,10 +210,12 @@ def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
         "programs": {name: str(program.model) for name, program in config.programs.items()},
         "experiments": list_starts(config),
     }
-    headline = (
-        f"{count_of(timed, 'timed launch', 'timed launches')}, at least "
-        f"{format_duration(minimum_s * 1e9)}; warm-up, loading and the passes come on top"
-    )
+    headline = f"{count_of(len(launches), 'launch', 'launches')}, none of them timed"
+    if timed:
+        headline = (
+            f"{count_of(len(launches), 'launch', 'launches')}; the {timed} timed ones measure for "
+            f"at least {format_duration(minimum_s * 1e9)} in all, plus loading and warm-up"
+        )
     numbered = (
         f"{number:4}  {launch.text}" for number, launch in enumerate(planned.launches, start=1)
     )

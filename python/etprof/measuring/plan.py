@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
 
 Identity = tuple[str, Purpose, int | None]
-_WORDS: Final = {"timing": "block", "operators": "per-operator breakdown"}
+_WORDS: Final = {
+    "timing": "timing block",
+    "operators": "per-operator breakdown",
+    "outputs": "check of the outputs",
+    "kernels": "count of microkernel calls",
+    "prefill": "count of microkernel calls while the prompt is read",
+    "instructions": "count of instructions",
+}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
 _MOST_DRAWS: Final = 1000

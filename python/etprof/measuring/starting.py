@@ -19,6 +19,8 @@ _LONGEST_LINE = 10_000
 """Of what is shown; a command that is longer ends visibly, in an ellipsis."""
 
 
+_DEFAULT_RUNNER: Final = "<default runner>"
+"""Of the target; in angle brackets among the words of a command."""
 _STARTED: Final = {"program", "launcher", "runner", "preset", "extra_arguments", "cpus"}
 
 
@@ -37,9 +39,9 @@ def describe_starts(config: Config) -> list[str]:
         where.append(f"in {config.target.remote_folder}")
     counting = config.target.trace_runner or config.target.trace_preset
     if counting is not None:
-        where.append(f"with kernels counted by {shlex.quote(str(counting))}")
-    further = "".join(f", {name} {program.model}" for name, program in config.programs.items())
-    head = f"model {config.model}{further} on {' '.join(where)}; results go to {config.folder}"
+        where.append(f"with the trace runner {shlex.quote(str(counting))}")
+    further = "".join(f", {program.model} ({name})" for name, program in config.programs.items())
+    head = f"runs {config.model}{further} on {' '.join(where)}; writes to {config.folder}"
     return [_visible(head), *(_visible(_describe(experiment)) for experiment in config.experiments)]
 
 
@@ -55,11 +57,13 @@ def _named(*values: str | None) -> list[str]:
 def _describe(experiment: ExperimentConfig) -> str:
     """Returns an experiment's command with what the target adds left out."""
     if experiment.preset is not None:
-        runner = f"(runner of preset {experiment.preset})"
+        runner = f"<runner of preset {experiment.preset}>"
     elif experiment.runner is not None:
         runner = shlex.quote(str(experiment.runner))
     else:
-        runner = "(the target's own runner)"
+        runner = _DEFAULT_RUNNER
+    if not (experiment.launcher or experiment.extra_arguments):
+        runner = runner.strip("<>")
     fragments = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_arguments)]
     cpus = ",".join(map(str, experiment.cpus))
     on_cpus = f"  on CPUs {cpus}" if cpus else ""

@@ -221,7 +221,7 @@ def pareto_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
     """Says of each program whether none of the others is at least as good in everything.
 
     Everything is the share on SME2 of the original's multiply-accumulates, which stand beside each
-    program, the distance from eager, and the size. A share that is unknown counts as none.
+    program, the SNR against eager fp32, and the size. A share that is unknown counts as none.
     """
     figures = [
         (

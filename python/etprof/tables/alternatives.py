@@ -68,7 +68,7 @@ RUNS: Final = Table(
         Column("sme_share", "float64", "share", title="MACs on SME", dropped_first=3,
                of=lambda r: r.run.coverage,
                says="share of the multiply-accumulates in operators on SME, counted or by type"),
-        Column("snr_db", "float64", "dB", basis="per output", title="from eager fp32", dropped_first=1,
+        Column("snr_db", "float64", "dB", basis="per output", title="SNR against eager fp32", dropped_first=1,
                of=lambda r: r.run.accuracy.snr_db if r.run.accuracy else None,
                says="signal-to-noise ratio of the worst output; missing without any error, and where not known"),
         Column("accuracy", "string", title="accurate enough", visibility="page", of=_accuracy,

@@ -131,7 +131,7 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
 
 
 def headline(manifest: ExportManifest, report: DelegationReport) -> str:
-    """Says of the method that runs what is delegated, and how far its outputs are from eager's."""
+    """Says of the method that runs what is delegated, and the SNR of its outputs."""
     name = manifest.method if manifest.method in report.methods else next(iter(report.methods))
     figures = _figures(report.methods[name], manifest.methods[name])
     clauses = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
@@ -142,7 +142,7 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
             f"{format_count(summary.undelegated_operators)} outside"
         )
     if manifest.methods[name].check is not None:
-        clauses.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
+        clauses.append(f"SNR against eager fp32 {figures['SNR against eager fp32']}")
     other_methods = len(report.methods) - 1
     return "; ".join(clauses) + (
         f" ({name}; {count_of(other_methods, 'other method')})" if other_methods else ""
@@ -194,7 +194,7 @@ def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
         "in float32 for accuracy": _named_counts(files.widened),
         "constants at the type's limit": _named_counts(files.clamped),
         "planned memory": _plan(method.memory),
-        "distance from eager fp32": _distance(check),
+        "SNR against eager fp32": _distance(check),
         "bundled test case": None if bundle is None else _bundle(bundle),
     }
 
@@ -231,7 +231,7 @@ def _delegated_bytes(method: MethodReport) -> str | None:
 
 
 def _distance(check: ExportCheck | None) -> str:
-    """Returns the worst output's distance, and whether it is more than the precision explains."""
+    """Returns the worst output's signal-to-noise ratio, and whether it is more than the precision explains."""
     outputs = () if check is None else check.outputs
     ratios = [output.snr_db for output in outputs if output.snr_db is not None]
     if check is None or not ratios:

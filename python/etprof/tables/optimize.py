@@ -64,12 +64,12 @@ def _figures(
         Column("sme2_calls", "Int64", unit="count", title="SME2 calls",
                of=counted("sme2_calls"), visibility="several",
                says="Calls of SME2 microkernels that compute, counted in one inference"),
-        Column("snr_db", "float64", unit="dB", title="from eager fp32", of=value("snr_db"),
+        Column("snr_db", "float64", unit="dB", title="SNR against eager fp32", of=value("snr_db"),
                says="The least signal-to-noise ratio of all outputs against eager float32"),
         Column("worst_mode", "string", of=counted("worst_mode"), visibility="page",
-               says="The SME mode whose outputs are farthest from eager float32, where all ran"),
-        Column("worst_snr_db", "float64", unit="dB", title="in the worst mode",
-               of=counted("snr_db"), visibility="page", says="How far those are"),
+               says="The SME mode whose outputs have the least SNR against eager float32, where all ran"),
+        Column("worst_snr_db", "float64", unit="dB", title="SNR in the worst mode",
+               of=counted("snr_db"), visibility="page", says="Their least signal-to-noise ratio"),
     )  # fmt: skip
     return tuple(
         replace(column, visibility=visibility) if visibility == "page" else column
@@ -125,7 +125,7 @@ PROGRAMS: Final = Table(
                says="That had something to change in it", empty="none"),
         *_figures(lambda row: row.trial, lambda row: row.macs),
         Column("front", "boolean", title="unbeaten", of=lambda row: row.is_on_front,
-               says="No other program is at least as good in share, distance and size together"),
+               says="No other program is at least as good in share, SNR and size together"),
     ),
     says="A program that was made, of this search and of those beside it.",
 )  # fmt: skip

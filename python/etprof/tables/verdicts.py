@@ -325,12 +325,12 @@ def caution_of(comparison: Comparison) -> str:
     if not remark:
         return f"Conditions {times.validity.badge}"
     false, tested = FALSE_VERDICTS
+    failed = {check.name for check in times.validity.checks if check.state == "failed"}
+    is_unsettled = WARM_UP in failed
+    where = "with such warm-ups" if is_unsettled and len(failed) == 1 else "under such load"
     caution = (
-        f"{remark[:1].upper()}{remark[1:]}: {false} of {tested} such verdicts on a program against "
-        "itself were false."
-    )
-    is_unsettled = any(
-        check.name == WARM_UP and check.state == "failed" for check in times.validity.checks
+        f"{remark[:1].upper()}{remark[1:]}. In etprof's own tests {where}, {false} of {tested} "
+        "verdicts were false."
     )
     plans = (side.planned for side in (comparison.baseline, comparison.candidate))
     if is_unsettled and not any(plan is not None and plan.warmup_steady for plan in plans):

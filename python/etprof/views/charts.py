@@ -188,7 +188,7 @@ def plain_bars(values: Sequence[float], total: float | None = None) -> list[Bar]
 
 
 def dots_of(table: Table) -> View | None:
-    """Programs by coverage, distance from eager and size; None for every other table."""
+    """Programs by coverage, SNR and size; None for every other table."""
     if table.name != "programs":
         return None
     records = [r for r in table.records() if None not in (r["sme2_share"], r["snr_db"])]

@@ -361,7 +361,9 @@ _GAIN: Final = (
 )
 _OPTIMIZATION: Final = (
     _VERSION,
-    Figure("tolerance_db", "dB", "per output", "how much farther from eager it may be"),
+    Figure(
+        "tolerance_db", "dB", "per output", "how much lower the SNR against eager float32 may be"
+    ),
     *_under("baseline", _CANDIDATE),
     *_under("best", _CANDIDATE),
     *_GAIN,
