@@ -147,6 +147,14 @@ def test_nothing_is_cut(pages: dict[tuple[str, str, int], str]) -> None:
     assert cut_places("the median latency is 6.03 …") != []
 
 
+def test_no_command_goes_on_inside_backticks(pages: dict[tuple[str, str, int], str]) -> None:
+    """With `--full`, a command took two lines without a backslash, and could not be copied."""
+    for page, text in pages.items():
+        for line in text.splitlines():
+            plain = line.partition("│")[0]
+            assert plain.count("`") % 2 == 0, (page, line)
+
+
 def test_a_table_stays_a_table_and_names_what_it_leaves_out(folder: Path) -> None:
     """U3-4: "operator native_call_mean.out, where portable, calls 1, median …" at 80 columns."""
     texts = {

@@ -396,8 +396,11 @@ def test_a_command_on_several_lines_is_copied_as_one(width: int) -> None:
         assert max(map(len, lines)) <= width
         joined = "\n".join(lines).replace("\\\n", "")  # as a shell does
         assert shlex.split(joined.removeprefix("Next:")) == shlex.split(command)
-    sentence = f"the same as `{command}` says"
-    assert " ".join(fold(sentence, width)) == sentence
+    # AND in a sentence, where it stood between backticks, without a backslash
+    first, *lines, last = fold(f"the same as `{command}` says", width)
+    assert (first, last) == ("the same as", "says")
+    assert max(map(len, lines)) <= width
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(command)
 
 
 def test_the_whole_answer_has_a_long_command_too() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from etprof.views.cells import ShownColumn
 
@@ -20,8 +20,9 @@ LEFT_OUT: Final = "…"
 _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 """A line that people copy; in a sentence a command stands in backticks."""
 _SHELL_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
-_COMMAND_BETWEEN: Final = re.compile(r"`etprof (?:[^`']|'[^']*')+`")
-_QUOTED: Final = re.compile(r"'[^']*'")
+_COMMAND_BETWEEN: Final = re.compile(r"""`etprof (?:[^`'"]|'[^']*'|"[^"]*")+`""")
+_AROUND: Final = " ();,."
+"""What a command on its own line needs no longer of the sentence around it."""
 HELD: Final = "\0"
 """Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
@@ -36,31 +37,42 @@ _LEAST_TEXT: Final = 16
 def fold(text: str, width: int) -> list[str]:
     """Returns the text in lines of whole words; a longer word has a line of its own.
 
-    A command stays one command: a shell takes its lines together, none of which ends in a quoted
-    word, such as a path with spaces.
+    A command stays one command: where a line has no room for it, it stands on lines of its own, which
+    a shell takes together. None of them ends in a quoted word, such as a path with spaces.
     """
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        if _COMMAND.match(paragraph) and cell_len(paragraph) > width:
-            *first, last = _pack(_shell_words(paragraph), width - len(GOES_ON))
-            lines += [*(f"{line}{GOES_ON}" for line in first), last]
-        else:
-            lines += _pack(_sentence_words(paragraph, width), width)
+        for part, is_command in _apart(paragraph, width):
+            if is_command and cell_len(part) > width:
+                *first, last = _pack(_shell_words(part), width - len(GOES_ON))
+                lines += [*(f"{line}{GOES_ON}" for line in first), last]
+            else:
+                lines += _pack(_sentence_words(part), width)
     return lines
 
 
-def _sentence_words(sentence: str, width: int) -> list[str]:
-    """Splits a sentence at its blanks, but for those of a command that a line has room for.
-
-    Of a longer one quoted paths stay whole.
-    """
-
-    def hold(command: re.Match[str]) -> str:
+def _apart(paragraph: str, width: int) -> Iterator[tuple[str, bool]]:
+    """Yields a paragraph's parts, and whether each is a command: those that no line has room for."""
+    if _COMMAND.match(paragraph):
+        yield paragraph, True
+        return
+    start = 0
+    for command in _COMMAND_BETWEEN.finditer(paragraph):
         if cell_len(command[0]) <= width:
-            return command[0].replace(" ", HELD)
-        return _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0])
+            continue
+        before = paragraph[start : command.start()].rstrip(_AROUND)
+        if before.strip():
+            yield (before if start == 0 else before.lstrip(_AROUND)), False
+        yield command[0].strip("`"), True
+        start = command.end()
+    rest = paragraph[start:]
+    if start == 0 or rest.strip(_AROUND):
+        yield (rest if start == 0 else rest.lstrip(_AROUND)), False
 
-    protected = _COMMAND_BETWEEN.sub(hold, sentence)
+
+def _sentence_words(sentence: str) -> list[str]:
+    """Splits a sentence at its blanks, but for those of a command."""
+    protected = _COMMAND_BETWEEN.sub(lambda command: command[0].replace(" ", HELD), sentence)
     return [word.replace(HELD, " ") for word in protected.split(" ")]
 
 
