@@ -27,7 +27,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
@@ -284,6 +284,37 @@ def command_line(*arguments: object) -> str:
         for argument in arguments
     )
     return shlex.join(["etprof", *spelled])
+
+
+PROFILE_FLAGS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(
+        ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--sme-vector-bits",
+         "--inputs", "--data", "--method", "--blocks", "--operator-launches", "--iterations",
+         "--min-seconds", "--warmup", "--warmup-seconds", "--seed", "--generate", "--prompt-tokens",
+         "--prompt-length", "--prompt", "--tokenizer", "--prefill-method", "--decode-method"),
+        1,
+    ),
+    **dict.fromkeys(("--warmup-steady", "--cold-inputs", "--instructions", "--allow-inaccurate"), 0),
+}  # fmt: skip
+"""Flags of `etprof profile` that change what is measured, with how many values each has."""
+
+
+def kept_flags(words: Sequence[str], flags: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns those of `flags`, with their values, that a command was given, in its order.
+
+    >>> kept_flags(["profile", "toy_cnn", "--threads=1", "--full"], {"--threads": 1})
+    ('--threads', '1')
+    """
+    kept: list[str] = []
+    for place, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag not in flags:
+            continue
+        if flags[flag] == 0:
+            kept.append(flag)
+        elif equals or place + 1 < len(words):
+            kept += [flag, value if equals else words[place + 1]]
+    return tuple(kept)
 
 
 def as_operand(argument: str) -> str:

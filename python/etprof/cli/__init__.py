@@ -178,7 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EtprofError as error:
         if is_debugging(argv):
             print(clean_lines("".join(traceback.format_exception(error))), file=sys.stderr)
-        print(clean_lines(f"etprof: {error}"), file=sys.stderr)
+        from etprof.cli.follow_up import with_flags_of
+
+        print(clean_lines(f"etprof: {with_flags_of(str(error), argv)}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         code = _report_interruption(interrupt)

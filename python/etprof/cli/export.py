@@ -27,6 +27,7 @@ from etprof.cli.flags import (
     name_list,
     share,
 )
+from etprof.cli.follow_up import flags_of_last_profile
 from etprof.cli.output import answer
 
 if TYPE_CHECKING:
@@ -251,6 +252,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         nothing = {name: MethodReport() for name in manifest.methods}
         report = DelegationReport(model=manifest.model, methods=nothing)
     written = [str(path) for path in files.written()]
+    measured_as = flags_of_last_profile(measured or files.pte)
     outside = list(undelegated_tables(report, explain=explain))
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
@@ -265,7 +267,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         table=outside[0] if outside else None,
         ends=(
             UnbrokenLine(f"Program: {files.pte}"),
-            f"Next: {command_line('profile', measured or files.pte, *flags)}",
+            f"Next: {command_line('profile', measured or files.pte, *flags, *measured_as)}",
         ),
         details=(
             summary_table(manifest, report),

@@ -40,6 +40,7 @@ from etprof.cli.flags import (
     name_list,
     whole_number,
 )
+from etprof.cli.follow_up import flags_of_last_profile
 from etprof.cli.measuring import listening
 from etprof.cli.output import answer
 from etprof.targets.registry import KINDS
@@ -128,7 +129,10 @@ def run(arguments: argparse.Namespace) -> int:
         (AnswerLine(headline(optimization)),),
         table=before_and_after(optimization),
         details=(steps_of(optimization),),
-        ends=(*_sentences(optimization, folder), f"Every step: {page}, or --full"),
+        ends=(
+            *_sentences(optimization, folder, _measured_as(arguments, folder)),
+            f"Every step: {page}, or --full",
+        ),
     )
     answer(arguments, optimization.model_dump(mode="json"), brief)
     return 0
@@ -205,7 +209,17 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
     return request
 
 
-def _sentences(optimization: Optimization, folder: Path) -> list[str]:
+def _measured_as(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    """Returns the flags that measure as the search did, else as the model was measured last."""
+    flags: dict[str, object] = {
+        f"--{name}": getattr(arguments, name)
+        for name in ("target", "serial", "runner", "threads", "blocks")
+    }
+    chosen = [str(word) for flag, value in flags.items() if value for word in (flag, value)]
+    return tuple(chosen) or flags_of_last_profile(folder / "program")
+
+
+def _sentences(optimization: Optimization, folder: Path, flags: tuple[str, ...]) -> list[str]:
     """Says what came out, and what to do next."""
     lines = (
         []
@@ -224,5 +238,5 @@ def _sentences(optimization: Optimization, folder: Path) -> list[str]:
     return [
         *lines,
         f"{program} and its recipe are written; {note}",
-        f"  {command_line('profile', folder / (optimization.plain_program or ''), '--against', program)}",
+        f"  {command_line('profile', folder / (optimization.plain_program or ''), '--against', program, *flags)}",
     ]

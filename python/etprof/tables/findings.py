@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.commands import COMMAND, command_in, has_placeholder
-from etprof.base.text import command_line
+from etprof.base.text import command_line, kept_flags
 from etprof.base.units import count_of, format_prediction, format_share, format_value
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables.table import Column, Table, estimate
+from etprof.targets.registry import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from etprof.run.program import LoadedProgram
 
 _SHOWN_NAMES: Final = 4
+_OF_A_SEARCH: Final = dict.fromkeys(("--target", "--serial", "--threads", "--blocks"), 1)
+"""No runner: a run directory may be a stranger's, and names what the command would start."""
 _WORTH_A_SEARCH: Final = 0.01
 """Share of the work."""
 SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}
@@ -187,8 +190,11 @@ def best_suggestion(assessment: Assessment) -> str | None:
     program = assessment.primary.experiment.program if assessment.is_split else None
     every = shown_findings(assessment)
     too_small = {command_in(finding.action) for finding in every if finding.is_below_margin}
-    if program is not None and (suggestion := _search_for(program, bool(too_small))) is not None:
-        return suggestion
+    if program is not None:
+        flags = _targeted(assessment)
+        suggestion = _search_for(program, flags, are_gains_small=bool(too_small))
+        if suggestion is not None:
+            return suggestion
     # What was just run, or what has a word to replace, is no next step.
     actionable = [
         finding
@@ -210,7 +216,22 @@ def _is_new(finding: Finding, assessment: Assessment) -> bool:
     return not any(has_placeholder(command) or command == made_by for command in commands)
 
 
-def _search_for(program: LoadedProgram, are_gains_small: bool) -> str | None:
+def _targeted(assessment: Assessment) -> tuple[str, ...]:
+    """Returns the target of the run, and how it was measured there, as a search takes it.
+
+    Nothing of a run on this machine: the search predicts, and no flag of a measurement changes that.
+    """
+    manifest = assessment.run.manifest
+    words = manifest.command if manifest else ()
+    target = kept_flags(words, {"--target": 1})
+    if target in {(), ("--target", LOCAL)}:
+        return ()
+    return kept_flags(words, _OF_A_SEARCH)
+
+
+def _search_for(
+    program: LoadedProgram, flags: tuple[str, ...], *, are_gains_small: bool
+) -> str | None:
     """Returns the search for rewrites, of a program made without any that its export knows of.
 
     None for operators outside the delegate whose rewrites gain less than what counts.
@@ -234,7 +255,7 @@ def _search_for(program: LoadedProgram, are_gains_small: bool) -> str | None:
     if not any(gaps):
         return None
     reason = " and ".join(filter(None, gaps))
-    command = command_line("optimize", *exported.model_words, "--dtype", exported.precision)
+    command = command_line("optimize", *exported.model_words, "--dtype", exported.precision, *flags)
     return f"{reason}: `{command}` tries what changes that"
 
 

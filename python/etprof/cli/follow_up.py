@@ -1,0 +1,61 @@
+"""Commands that come next keep the flags which change the result."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from etprof.base.text import PROFILE_FLAGS, kept_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_BETWEEN: Final = re.compile(r"""`(etprof (?:[^`'"]|'[^']*'|"[^"]*")+)`""")
+_EVERY: Final = PROFILE_FLAGS | dict.fromkeys(
+    ("--dtype", "--precision", "--budget", "--backend"), 1
+)
+_HARMLESS: Final = {
+    flag: count for flag, count in PROFILE_FLAGS.items() if not flag.endswith("runner")
+}
+_OF_A_MODEL: Final = frozenset({"export", "numerics", "optimize", "profile"})
+
+
+def flags_of_last_profile(program: Path) -> tuple[str, ...]:
+    """Returns how the newest run of a program's folder was measured: threads, target and the like.
+
+    Without runners: a run directory may be a stranger's, and names what the command would start.
+    Nothing where no run is beside it, or none that `etprof profile` made.
+    """
+    from etprof.base.errors import EtprofError
+    from etprof.run.manifest import MANIFEST, load_manifest
+
+    runs = (program.parent.parent / "runs").glob(f"*/{MANIFEST}")
+    for path in sorted(runs, key=lambda found: found.stat().st_mtime, reverse=True):
+        try:
+            manifest = load_manifest(path.parent)
+        except EtprofError:
+            continue
+        if manifest is not None and manifest.command[1:2] == ("profile",):
+            return kept_flags(manifest.command, _HARMLESS)
+    return ()
+
+
+def with_flags_of(message: str, argv: Sequence[str]) -> str:
+    """Gives the commands in a message the flags of the command that failed, where they lack them.
+
+    Those of the same subcommand alone: others may not take them.
+    """
+    subcommand = next((word for word in argv if word in _OF_A_MODEL), None)
+    if subcommand is None:
+        return message
+
+    def extended(match: re.Match[str]) -> str:
+        words = shlex.split(match[1])
+        if words[1:2] != [subcommand] or len(words) < 3 or not re.search(r"[.:]", words[2]):
+            return match[0]
+        missing = {flag: count for flag, count in _EVERY.items() if flag not in words}
+        return f"`{shlex.join([*words, *kept_flags(argv, missing)])}`"
+
+    return _BETWEEN.sub(extended, message)
