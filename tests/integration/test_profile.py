@@ -51,7 +51,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
 def test_profile_ends_with_a_report(profiled: Profiled) -> None:
     assert profiled.completed.exit_code == 0, profiled.completed.stderr
     for text in (
-        "linux_auto: SME off, 1 thread, 100 executions in the ETDump",
+        "linux_auto: SME off, 1 thread, 100 inferences recorded",
         "Latency of timing launches",
         "First inference",
         "Convolution",

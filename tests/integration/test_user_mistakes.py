@@ -33,18 +33,16 @@ MISTAKES = {
         ("profile", "text.pte"),
         4,
         (
-            "text.pte is not a program that ExecuTorch can read (File text.pte: offset 0 + size 64 > "
-            "file_size_ 21, or overflow detected): export it again, or copy it again if it was cut "
-            "short"
+            "text.pte is not a program of ExecuTorch, or is damaged: export it again, or copy it again "
+            "if it was cut short"
         ),
     ),
     "empty program": (
         ("profile", "empty.pte"),
         4,
         (
-            "empty.pte is not a program that ExecuTorch can read (File empty.pte: offset 0 + size 64 > "
-            "file_size_ 0, or overflow detected): export it again, or copy it again if it was cut "
-            "short"
+            "empty.pte is not a program of ExecuTorch, or is damaged: export it again, or copy it again "
+            "if it was cut short"
         ),
     ),
     "missing input": (

@@ -291,7 +291,7 @@ def test_every_page_says_what_was_left_out(
     assert main(["analyze", str(path), "--out", str(tmp_path / "out"), "--full"]) == 0
     printed = capsys.readouterr().out
     assert said in printed
-    assert "24 executions in the ETDump, 23 in the split" in printed
+    assert "24 inferences recorded, 23 of them in the per-operator breakdown" in printed
     for name in ("report.md", "report.html"):
         assert said in (tmp_path / "out" / name).read_text()
     summary = json.loads((tmp_path / "out" / "analysis_summary.json").read_text())

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from etprof.base.errors import ExportError
 from etprof.export.request import ExportedFiles, ExportRequest
-from etprof.optimize.optimizing import Optimizer
+from etprof.optimize.optimizing import Optimizer, describe_choice, describe_result
 from etprof.optimize.search import Search, choose_layers
 from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
 from etprof.run.optimization import Gain, KernelCounts, Trial, compare, describe_trial
@@ -488,3 +488,21 @@ def test_a_search_without_a_result_leaves_no_earlier_one(tmp_path: Path, *, hold
     ):
         search.run()
     assert {path.name for path in tmp_path.iterdir()} == {"optimize.json", "notes.txt"}
+
+
+def test_a_trial_is_one_line_with_its_result() -> None:
+    """Names of ten rewrites stood in each line, and no result in any."""
+    every = ["a", "b", "c", "d", "e"]
+    assert describe_choice((), every) == "as it is"
+    assert describe_choice(every, every) == "all rewrites"
+    assert describe_choice(every[1:], every) == "without a"
+    assert describe_choice(every, [*every, *"wxyz"]) == "with 5 rewrites"
+    assert describe_choice(every[:2], every, 2) == "with a and b, 2 layers in float32"
+    made = Trial(
+        rewrites=("a",), macs=1000, macs_without_sme2=100, delegate_calls=1, outside=2, snr_db=63.9,
+        passed=True,
+    )  # fmt: skip
+    told = "90.0 % of MACs on SME2 (predicted), 1 delegate call, 2 outside, SNR 63.9 dB"
+    assert describe_result(made) == told
+    assert describe_result(made.model_copy(update={"passed": False})) == f"{told}: outputs wrong"
+    assert describe_result(Trial(rewrites=(), problem="no way")) == "no program: no way"

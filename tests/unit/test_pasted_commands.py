@@ -90,7 +90,7 @@ def test_a_run_that_was_cut_off_goes_on_by_what_is_printed() -> None:
 
 def test_a_search_names_both_programs(folder: Path) -> None:
     found = SimpleNamespace(is_complete=True, program="a b.pte", plain_program="a.pte", gains=None)
-    *_, line = _sentences(cast("Any", found), Path(ODD_NAME))
+    *_, line = _sentences(cast("Any", found), Path(ODD_NAME), ())
     (command,) = printed_commands("\n".join(fold(line, 60)))
     assert pasted(command) == [
         "profile", f"{ODD_NAME}/a.pte", "--against", f"{ODD_NAME}/a b.pte"

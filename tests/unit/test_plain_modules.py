@@ -21,6 +21,7 @@ from etprof.export.request import ExportOptions, ExportRequest
 from etprof.model_registry import registry
 from etprof.model_registry.eager_model import ExportMethod
 from etprof.model_registry.input_spec import describe_inputs, parse_input
+from etprof.model_registry.plain_model import describe_fitting
 from etprof.run.program import ExportManifest
 
 NET = """
@@ -388,3 +389,47 @@ def test_a_package_that_is_here_and_fails_is_not_told_to_be_missing(tmp_path: Pa
     assert str(caught.value).endswith(
         "Could not import module BertModel; it began with RuntimeError: operator nms does not exist"
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "fitting"),
+    [
+        (nn.Embedding(9, 4), ["1x17"], "--input int64:1x17"),
+        (nn.Linear(3, 2), ["int64:1x3"], "--input 1x3"),
+        (nn.Conv2d(3, 2, 3), ["1x1x28x28"], "--input 1x3x224x224"),
+        (nn.Linear(3, 2), ["input=int64:4x3"], "--input input=4x3"),
+    ],
+)
+def test_inputs_of_another_kind_or_shape_are_answered_with_those_that_fit(
+    module: nn.Module, given: list[str], fitting: str
+) -> None:
+    """Only PyTorch's message was printed, about scalar types and indices."""
+    assert describe_fitting("net.py:Net", module, given) == f"; it takes {fitting}"
+    with pytest.raises(ExportError, match=f"; it takes {fitting}$"):
+        run_reference(ExportMethod(module, (torch.zeros(2, 2, 2),)), torch.float32, given, "m")
+
+
+def test_a_saved_program_names_what_it_was_saved_with(saved: Path) -> None:
+    (shape,) = (tuple(value.shape) for value in load_methods(str(saved))["forward"].inputs)
+    text = "x".join(map(str, shape))
+    said = describe_fitting(str(saved), nn.Linear(1, 1), ["1x1"])
+    assert said == f"; {saved} was saved with --input int64:{text}"
+
+
+def test_inputs_that_nothing_is_known_of_have_no_advice() -> None:
+    class Odd(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            raise ValueError(x.shape, y.shape)
+
+    assert describe_fitting("net.py:Odd", Odd(), ["1x3", "int64:1x3"]) == ""
+
+
+def test_a_misspelt_class_is_answered_with_the_users_own_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "nets.py"
+    body = "(nn.Module):\n    def forward(self, x): return x\n"
+    file.write_text(f"from torch import nn\nclass Other{body}class Net{body}")
+    with pytest.raises(UsageError) as caught:
+        load_methods(f"{file}:Nett", None, ("int64:1x17", "1x4"))
+    command = f"`etprof profile {file}:Net --input int64:1x17 --input 1x4`"
+    assert command in str(caught.value)
+    assert "Other" not in str(caught.value)

@@ -528,7 +528,7 @@ def _opaque_note(experiment: ExperimentAnalysis) -> str:
     return (
         f"{experiment.name}: {count_of(len(experiment.delegates.opaque), 'delegate call')} of a "
         "backend that etprof does not know, each one row: "
-        f"{count_of(foreign.events, 'event')} inside{unit} are not in the split"
+        f"{count_of(foreign.events, 'event')} inside{unit} are not in the per-operator breakdown"
     )
 
 

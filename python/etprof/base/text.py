@@ -286,6 +286,17 @@ def command_line(*arguments: object) -> str:
     return shlex.join(["etprof", *spelled])
 
 
+_SYNONYMS: Final = {
+    **dict.fromkeys(("phone", "adb", "device", "pixel"), "android"),
+    **dict.fromkeys(("host", "this", "pc", "x86"), "local"),
+    **dict.fromkeys(("macos", "darwin", "osx"), "mac"),
+    **dict.fromkeys(("qemu", "emulated"), "emulator"),
+    **dict.fromkeys(("float16", "half", "f16"), "fp16"),
+    **dict.fromkeys(("float32", "float", "f32"), "fp32"),
+    "bfloat16": "bf16",
+    "w8a8": "int8",
+}
+"""What people call the same thing."""
 PROFILE_FLAGS: Final[Mapping[str, int]] = {
     **dict.fromkeys(
         ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--sme-vector-bits",
@@ -334,5 +345,7 @@ def suggest(name: str, choices: Iterable[str]) -> str:
     """Returns `; did you mean '…'?` when something known is close, else nothing."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(choices), n=1)
+    known = list(choices)
+    meant = _SYNONYMS.get(name.lower())
+    close = [meant] if meant in known else difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

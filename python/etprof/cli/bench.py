@@ -139,10 +139,11 @@ def _measure(
 ) -> int:
     """Runs the matrix and reports; 5 when anything failed."""
     from etprof.bench.session import MatrixSession, Request
-    from etprof.history.store import open_store
+    from etprof.history.store import is_new_in_git, open_store
     from etprof.tables.brief import listed
 
     folder = arguments.out or matrix.folder
+    is_new = arguments.store is None and is_new_in_git()
     store = open_store(arguments.store)
     request = Request(
         folder=folder,
@@ -156,6 +157,10 @@ def _measure(
         stored_units = MatrixSession(units, request, store, reporter).run()
     table, further_tables, document = _report(matrix.name, folder, stored_units, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
+    if is_new:
+        where += (
+            ". git shows the history as untracked: ignore it, or name another file with --store"
+        )
     sentences = [row["says"] for row in document["sme2_pays"]]
     answer(arguments, document, listed(table, ends=[*sentences, where], details=further_tables))
     return TargetError.exit_code if any(unit.outcome.errors for unit in stored_units) else 0

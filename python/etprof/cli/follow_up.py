@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BETWEEN: Final = re.compile(r"""`(etprof (?:[^`'"]|'[^']*'|"[^"]*")+)`""")
-_EVERY: Final = PROFILE_FLAGS | dict.fromkeys(
-    ("--dtype", "--precision", "--budget", "--backend"), 1
-)
+_EVERY: Final = {
+    **PROFILE_FLAGS,
+    **dict.fromkeys(("--dtype", "--precision", "--budget", "--backend"), 1),
+}
 _HARMLESS: Final = {
     flag: count for flag, count in PROFILE_FLAGS.items() if not flag.endswith("runner")
 }

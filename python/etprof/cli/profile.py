@@ -229,6 +229,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = make_target(_target_config(arguments), runner, "--target")
     # What it needs is checked before anything is exported.
     target.describe()
+    _check_files(arguments)
     programs = [_find_program(arguments.model, arguments)]
     if arguments.against is not None:
         programs.append(_find_program(arguments.against, arguments))
@@ -244,6 +245,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads is None and target.default_threads() > 1:
         say(describe_chosen_threads(config.folder, target.default_threads()))
     return code
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Raises before anything is exported for a file or a model that is named and not there."""
+    from etprof.model_registry.registry import find_model
+    from etprof.run.program import check_file, describe_program
+
+    for name in filter(None, (arguments.model, arguments.against)):
+        if name.endswith(".pte"):
+            describe_program(Path(name))
+        else:
+            from etprof.export.request import split_precision
+
+            find_model(split_precision(name)[0])
+    for path in filter(None, (*arguments.inputs, arguments.data)):
+        check_file(path, "check the path after --inputs or --data")
+    if arguments.etrecord is not None:
+        check_file(arguments.etrecord, "check the path after --etrecord")
 
 
 def describe_chosen_threads(folder: Path, threads: int) -> str:

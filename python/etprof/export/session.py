@@ -194,7 +194,8 @@ class ExportSession:
         with self.clock.stage("run eager"):
             texts = self.request.options.example_inputs
             references = {
-                name: run_reference(method, dtype, texts) for name, method in methods.items()
+                name: run_reference(method, dtype, texts, self.request.model)
+                for name, method in methods.items()
             }
             if self.reader is not None:
                 self.reader.read_eager(methods, model_loading.load_constants(self.request.model))

@@ -25,7 +25,7 @@ from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.accuracy import export_place
 from etprof.run.directory import METRICS as METRICS_FILE
-from etprof.run.directory import safe_name
+from etprof.run.directory import refuse_file_of_run, safe_name
 from etprof.run.kernel_trace import BEFORE
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import MANIFEST, Experiment
@@ -55,6 +55,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
 
     Raises InputFileError for anything else than a run directory, and for damaged files.
     """
+    refuse_file_of_run(run)
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)

@@ -214,6 +214,13 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
     return Store(engine)
 
 
+def is_new_in_git() -> bool:
+    """Whether the usual store would be a new file in a git working tree, which its owner commits or not."""
+    path = Path(DEFAULT_STORE).absolute()
+    is_usual = os.environ.get(VARIABLE) is None and not path.exists()
+    return is_usual and any((folder / ".git").exists() for folder in path.parents)
+
+
 def find_store(target: str | Path | None = None, *, create: bool = False) -> Store | None:
     """Opens the store that is named, else the usual one where it is there."""
     url = parse_target(target or os.environ.get(VARIABLE) or DEFAULT_STORE)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -16,6 +19,7 @@ from etprof.base.errors import ExportError, UsageError, first_line
 from etprof.base.text import command_line
 from etprof.model_registry.eager_model import EagerModelBase, Inputs
 from etprof.model_registry.input_spec import ANY_INTEGER, make_inputs, parse_input
+from etprof.model_registry.saved_program import SavedProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -237,6 +241,60 @@ def _shape_for(argument: str) -> str:
     """Returns a shape to show, for an argument of which only the name tells something."""
     is_whole = _WHOLE_NUMBERS.search(argument.lower()) is not None
     return "int64:1x17" if is_whole else "1x3x224x224"
+
+
+def describe_fitting(model: str, module: nn.Module, texts: Sequence[str]) -> str:
+    """Says which inputs a model takes in place of `texts`, as the end of a sentence; empty where unknown.
+
+    A saved program takes what it was saved with. A module is tried with the other kind of numbers,
+    and with what its first layer tells.
+    """
+    if model.endswith(".pt2"):
+        positional, by_name = SavedProgram(Path(model)).examples()
+        saved = [_spec_of(value) for value in positional]
+        saved += [f"{name}={_spec_of(value)}" for name, value in by_name.items()]
+        return f"; {model} was saved with {_as_flags(saved)}"
+    fitting = next((each for each in _others(module, texts) if _fits(module, each)), None)
+    return "" if fitting is None else f"; it takes {_as_flags(fitting)}"
+
+
+def _as_flags(texts: Sequence[str]) -> str:
+    return shlex.join([word for text in texts for word in ("--input", text)])
+
+
+def _spec_of(value: object) -> str:
+    """Returns a tensor's type and shape as `--input` takes them."""
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    shape = "x".join(map(str, value.shape)) or "[]"
+    dtype = str(value.dtype).removeprefix("torch.")
+    return shape if dtype == "float32" else f"{dtype}:{shape}"
+
+
+def _others(module: nn.Module, texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yields inputs that may be meant: numbers of the other kind, and shapes for the first layer."""
+    choices = [(text, other) if (other := _of_other_kind(text)) else (text,) for text in texts]
+    yield from itertools.islice(itertools.product(*choices), 1, _MOST_TRIALS)
+    if len(texts) == 1:
+        yield from ([guess] for guess in _guess(module)[1][:_MOST_TRIALS])
+
+
+def _of_other_kind(text: str) -> str:
+    """Returns an input of whole numbers in place of fractions and the other way round; else nothing."""
+    spec = parse_input(text)
+    if spec.file is not None:
+        return ""
+    shape = "x".join(map(str, spec.shape)) or "[]"
+    name = "" if spec.name is None else f"{spec.name}="
+    return f"{name}{shape}" if spec.is_integer else f"{name}int64:{shape}"
+
+
+def _fits(module: nn.Module, texts: Sequence[str]) -> bool:
+    specs = [parse_input(text) for text in texts]
+    return any(
+        _problem(module, *make_inputs(specs, limit)) is None
+        for limit in [*_table_sizes(module), ANY_INTEGER]
+    )
 
 
 def _problem(module: nn.Module, inputs: Inputs, by_name: Mapping[str, Any]) -> str | None:

@@ -58,8 +58,10 @@ class ModelSource:
         """Whether it is a file of `torch.export.save`."""
         return self.file is not None and self.file.suffix == _SAVED
 
-    def load_class(self) -> Callable[[], EagerModelBase]:
+    def load_class(self, inputs: Sequence[str] = ()) -> Callable[[], EagerModelBase]:
         """Imports the model's class, or returns what makes a model of a plain module.
+
+        `inputs` are the user's own `--input`, which messages repeat.
 
         Raises ExportError with the cause when that fails, and BuildError for a family's model whose
         package is missing.
@@ -87,7 +89,7 @@ class ModelSource:
             raise ExportError(
                 f"cannot import model {self.name!r} from {self.origin}: {_describe(error)}"
             ) from error
-        return _find_class(module, self)
+        return _find_class(module, self, inputs)
 
     def hash_files(self) -> str | None:
         """Returns a SHA-256 of the model's files; None for a model of an installed package.
@@ -165,7 +167,7 @@ def load_model(name: str, inputs: Sequence[str] = ()) -> EagerModelBase:
     source = find_model(name)
     # What a file draws when it is imported, which is once, does not move the weights drawn after it.
     with torch.random.fork_rng(devices=[]):
-        create = source.load_class()
+        create = source.load_class(inputs)
     try:
         model = create()
     except EtprofError:
@@ -239,19 +241,25 @@ def _import_file(file: Path) -> ModuleType:
     return importlib.import_module(f"{package_name}.{file.stem}")
 
 
-def _find_class(module: ModuleType, source: ModelSource) -> Callable[[], EagerModelBase]:
+def _find_class(
+    module: ModuleType, source: ModelSource, inputs: Sequence[str]
+) -> Callable[[], EagerModelBase]:
     """Returns the model asked for, or the module's only one."""
     name = source.class_name
     if name is not None:
         if not hasattr(module, name):
-            raise UsageError(f"{source.origin} has no class {name!r}{_way_out(module, source)}")
+            way_out = _way_out(module, source, inputs)
+            raise UsageError(f"{source.origin} has no class {name!r}{way_out}")
         return _checked_class(
-            getattr(module, name), source.origin, _way_out(module, source), f"{source.file}:{name}"
+            getattr(module, name),
+            source.origin,
+            _way_out(module, source, inputs),
+            f"{source.file}:{name}",
         )
     models = _models_of(module)
     if len(models) != 1:
         raise ExportError(
-            f"{source.origin} has {count_of(len(models), 'model')}, not one{_way_out(module, source)}"
+            f"{source.origin} has {count_of(len(models), 'model')}, not one{_way_out(module, source, inputs)}"
         )
     return _checked_class(models[0], source.origin, "", f"{source.file}:{models[0].__name__}")
 
@@ -268,16 +276,18 @@ def _models_of(module: ModuleType) -> list[type]:
     ]
 
 
-def _way_out(module: ModuleType, source: ModelSource) -> str:
+def _way_out(module: ModuleType, source: ModelSource, inputs: Sequence[str]) -> str:
     """Says which models the file has, or what to write; as commands that can be run."""
     models = _models_of(module)
     if models and any(map(_has_interface, models)):
         names = [f"{source.file}:{value.__name__}" for value in models[:_SHOWN_CLASSES]]
         return f"; give {' or '.join(names)}"
-    names = [value.__name__ for value in models[:_SHOWN_CLASSES]]
+    names = [value.__name__ for value in models]
+    # The nearest is what was meant.
+    names = difflib.get_close_matches(source.class_name or "", names, n=1) or names[:_SHOWN_CLASSES]
+    flags = [word for text in inputs or ["1x3x224x224"] for word in ("--input", text)]
     shown = [
-        f"`{command_line('profile', f'{source.file}:{name}', '--input', '1x3x224x224')}`"
-        for name in names or ["Net"]
+        f"`{command_line('profile', f'{source.file}:{name}', *flags)}`" for name in names or ["Net"]
     ]
     return (
         f"; name a torch.nn.Module, or a function that returns one, with the shape of each input: "

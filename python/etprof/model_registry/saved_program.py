@@ -87,11 +87,11 @@ class SavedProgram(EagerModelBase):
 
     def get_example_inputs(self) -> Inputs:
         """Returns the positional inputs; raises ExportError where the file has none."""
-        return self._examples()[0]
+        return self.examples()[0]
 
     def get_example_kwarg_inputs(self) -> Mapping[str, Any]:
         """Returns the keyword inputs."""
-        return self._examples()[1]
+        return self.examples()[1]
 
     def get_dynamic_shapes(self) -> Any:  # noqa: ANN401 - torch.export's own nested form
         """Returns the dimensions that may vary up to a bound; None where none does."""
@@ -109,7 +109,8 @@ class SavedProgram(EagerModelBase):
         structure = self._program.call_spec.in_spec
         return None if structure is None else tree_unflatten(shapes, structure)[0]
 
-    def _examples(self) -> tuple[Inputs, Mapping[str, Any]]:
+    def examples(self) -> tuple[Inputs, Mapping[str, Any]]:
+        """Returns the positional and keyword inputs; raises ExportError where the file has none."""
         examples = self._program.example_inputs
         if examples is None:
             raise ExportError(

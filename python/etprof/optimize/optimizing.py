@@ -17,6 +17,7 @@ from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.records import read_record
+from etprof.base.units import MISSING, count_of, format_duration, format_share, format_value
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles, parse_precision
 from etprof.model_registry.registry import find_model
@@ -47,6 +48,9 @@ PROGRAM: Final = "optimized.pte"
 BASELINE: Final = "baseline.pte"
 RECORD: Final = "optimize.json"
 RECIPE: Final = "recipe.py"
+_NS_PER_S: Final = 1e9
+_MOST_NAMED: Final = 3
+"""Rewrites that a trial is named by: those that it has, or lacks."""
 _TRIALS: Final = "trials"
 """Folder of the programs that were tried, by their numbers, until the search has ended."""
 _RUNS: Final = "runs"
@@ -171,10 +175,30 @@ class Optimizer:
     def _try(self, names: tuple[str, ...], layers: tuple[str, ...]) -> Trial:
         if (names, layers) not in self.cached_trials:
             number = len(self.cached_trials)
-            few = f" ({len(layers)})" if layers else ""
-            self.tell(f"trial {number + 1}: {', '.join(names) or 'as it is'}{few}")
-            self._remember(self._export(Trial(number=number, rewrites=names, float_layers=layers)))
+            began_s = time.monotonic()
+            trial = self._export(Trial(number=number, rewrites=names, float_layers=layers))
+            self._remember(trial)
+            elapsed_s = time.monotonic() - began_s
+            subject = describe_choice(names, self._names(), len(layers))
+            duration = format_duration(elapsed_s * _NS_PER_S)
+            self.tell(f"trial {number + 1}, {subject}: {describe_result(trial)} ({duration})")
+            if not number:
+                self.tell(self._describe_effort(elapsed_s))
         return self.cached_trials[names, layers]
+
+    def _describe_effort(self, export_s: float) -> str:
+        """Says how long the search takes, when the first of its exports has taken `export_s` seconds.
+
+        One more trial has all rewrites, and each is left out once.
+        """
+        further = len(self._names()) + 1
+        duration = format_duration(further * export_s * _NS_PER_S)
+        effort = f"up to {count_of(further, 'more trial')}, about {duration}"
+        if self.prover is not None:
+            work = "measurements" if self.prover.proves_times else "launches that count kernels"
+            effort += f", plus {work}"
+        limit = "" if self.budget_s is None else f"; none starts after {self.budget_s:g} s"
+        return f"{effort}{limit}"
 
     def _mix_precisions(self, baseline: Trial) -> bool:
         """Finds the layers that have to stay in float32; False where that is of no use.
@@ -356,6 +380,41 @@ class Optimizer:
     def _save(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
         write_json(self.folder / RECORD, self.record.model_dump(mode="json"))
+
+
+def describe_choice(names: Sequence[str], every: Sequence[str], layers: int = 0) -> str:
+    """Returns which rewrites a trial has, by what it lacks where those are fewer.
+
+    >>> describe_choice(["a", "c"], ["a", "b", "c"])
+    'with a and c'
+    """
+    mixed = f", {count_of(layers, 'layer')} in float32" if layers else ""
+    chosen = [name for name in names if name != FLOAT_LAYERS]
+    missing = [name for name in every if name not in names and name != FLOAT_LAYERS]
+    if not chosen:
+        return f"as it is{mixed}"
+    if not missing:
+        return f"all rewrites{mixed}"
+    if len(chosen) <= _MOST_NAMED:
+        return f"with {' and '.join(chosen)}{mixed}"
+    if len(missing) <= _MOST_NAMED:
+        return f"without {' and '.join(missing)}{mixed}"
+    return f"with {count_of(len(chosen), 'rewrite')}{mixed}"
+
+
+def describe_result(trial: Trial) -> str:
+    """Returns what came out of a trial, or why nothing did."""
+    if trial.problem is not None:
+        return f"no program: {trial.problem}"
+    share = trial.sme2_share(trial.macs)
+    parts = [
+        f"{MISSING if share is None else format_share(share)} of MACs on SME2 (predicted)",
+        count_of(trial.delegate_calls, "delegate call"),
+        f"{trial.outside} outside",
+    ]
+    if trial.snr_db is not None:
+        parts.append(f"SNR {format_value('dB', trial.snr_db)}")
+    return ", ".join(parts) + ("" if trial.passed else ": outputs wrong")
 
 
 def _is_of(trial: Trial, program: Path) -> bool:

@@ -410,6 +410,12 @@ def parse_metrics(data: bytes | None, path: Path) -> Metrics | None:
     return check_record(Metrics, decode_json(data, path, way_out=WAY_OUT), path, way_out=WAY_OUT)
 
 
+def refuse_file_of_run(path: Path) -> None:
+    """Raises InputFileError for a file of a run, such as its report, that stands for the run itself."""
+    if path.suffix != ".etdump" and path.is_file() and (path.parent / MANIFEST).is_file():
+        raise InputFileError(f"{path} is a file of a run; give the run directory: {path.parent}")
+
+
 def suggest_run_directory(folder: Path, manifest: Manifest | None) -> str:
     """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
     if manifest is not None and (folder / METRICS).is_file():

@@ -25,6 +25,7 @@ from etprof.run.directory import (
     find_splits,
     name_of_program,
     parse_metrics,
+    refuse_file_of_run,
     runs_folder,
     suggest_run_directory,
 )
@@ -180,6 +181,7 @@ class Run:
             raise InputFileError(
                 f"{source} does not exist; `etprof profile MODEL` makes a run directory"
             )
+        refuse_file_of_run(source)
         if not source.is_dir():
             split = LoadedSplit(0, source, open_etdump(source))
             experiment = LoadedExperiment(name=clean(source.stem), splits=(split,))

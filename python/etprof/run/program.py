@@ -528,9 +528,9 @@ def describe_program(
 
     Raises InputFileError when a file does not exist and UsageError for an unknown method.
     """
-    _check_file(model, "`etprof export MODEL` makes a program")
+    check_file(model, "`etprof export MODEL` makes a program")
     for path in (*inputs, *((data,) if data else ())):
-        _check_file(path, "check the path after --inputs or --data")
+        check_file(path, "check the path after --inputs or --data")
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)
     if manifest is None:
@@ -555,7 +555,8 @@ def describe_program(
     )
 
 
-def _check_file(path: Path, way_out: str) -> None:
+def check_file(path: Path, way_out: str) -> None:
+    """Raises InputFileError for a path that is no file; `way_out` says what to do."""
     if not path.is_file():
         problem = "is not a file" if path.exists() else "does not exist"
         msg = f"{path} {problem}; {way_out}"

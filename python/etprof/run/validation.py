@@ -27,6 +27,7 @@ from etprof.run.directory import (
     kind_of,
     list_files,
     load_metrics,
+    refuse_file_of_run,
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.load import Run, read_export
@@ -66,6 +67,7 @@ def validate_run(run: Path) -> list[ValidationFinding]:
     The run is read as reports read it, so that what they refuse is named; and every file by itself,
     so that one that is damaged hides no other.
     """
+    refuse_file_of_run(run)
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)

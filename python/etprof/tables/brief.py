@@ -129,11 +129,11 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     notes = [note for note in notes if note not in said]
     groups = _top_groups(assessment)
     if not groups and not doubt:
-        headlines.append(AnswerLine("No findings."))
+        headlines.append(AnswerLine(f"No findings{_candidate_of(assessment)}."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
         tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
-        further_findings=_further_findings(assessment),
+        further_findings=further_findings(assessment),
         lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=tuple(ends),
     )  # fmt: skip
 
@@ -155,7 +155,18 @@ def _further_pairs(assessment: Assessment) -> Iterator[AnswerLine]:
             yield AnswerLine(*comparison_headline(comparison))
 
 
-def _further_findings(assessment: Assessment) -> int:
+def _candidate_of(assessment: Assessment) -> str:
+    """Says which of several programs findings are about; nothing of one program."""
+    comparison = assessment.primary_comparison
+    if comparison is None:
+        return ""
+    sides = (comparison.baseline, comparison.candidate)
+    if len({side.experiment.program.name for side in sides}) == 1:
+        return ""
+    return f" in {comparison.short_names[1]}, the candidate"
+
+
+def further_findings(assessment: Assessment) -> int:
     """Returns how many findings have no point of their own, and are in none as one of its cause."""
     shown = sum(1 + len(group.others) for group in _top_groups(assessment))
     return len(findings.shown_findings(assessment)) - shown
@@ -195,9 +206,10 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
 def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
     for group in groups:
         lead, gain = group.lead, findings.brief_gain(group.lead)
-        rules = ", ".join(finding.rule for finding in (lead, *group.others))
+        others = ", ".join(finding.rule for finding in group.others)
         details = "; ".join(filter(None, (gain, group.reach)))
-        text = f"{rules} {lead.title}" + (f": {details}" if details else "")
+        text = f"{lead.rule} {lead.title}" + (f" (also causes {others})" if others else "")
+        text += f": {details}" if details else ""
         style = findings.SEVERITY_STYLES[lead.severity]
         yield AnswerPoint(text, group.action, style, findings=1 + len(group.others))
 

@@ -193,7 +193,7 @@ KERNELS: Final = Table(
                of=lambda r: "\n".join(k.name.removeprefix("kai_run_") for k in r.kernels)
                or "no KleidiAI microkernel", says="those that compute, by line"),
         Column("grade", "string", dropped_first=3, of=lambda r: r.best.grade if r.best else None,
-               says=" or ".join(GRADES)),
+               says="; ".join(f"{grade}: {meaning}" for grade, meaning in GRADES.items())),
         Column("calls", "string", dropped_first=2,
                of=lambda r: "\n".join(format_count(k.calls) for k in r.kernels) or "0",
                says="per inference, by line"),
@@ -203,6 +203,8 @@ KERNELS: Final = Table(
     from_each="counted",
     rows_of=_rows,
     title="Microkernels by operator, with its data types in two modes",
+    note="Grade A: its calls were counted; B: inferred from the operator's type. A type that begins "
+    "with P, such as PF16, is packed for KleidiAI's microkernels.",
     says="one row per convolution or matrix product of a program whose kernels were counted",
 )  # fmt: skip
 PHASES: Final = Table(

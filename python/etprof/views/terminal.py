@@ -91,9 +91,9 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     facts = [f"SME {experiment.sme}"] if experiment.sme is not None else []
     if experiment.threads is not None:
         facts.append(count_of(experiment.threads, "thread"))
-    facts.append(f"{count_of(recorded, 'execution')} in the ETDump")
+    facts.append(f"{count_of(recorded, 'inference')} recorded")
     if split.executions < recorded:
-        facts.append(f"{split.executions} in the split")
+        facts.append(f"{split.executions} of them in the per-operator breakdown")
     return f"{experiment.name}: {', '.join(facts)}"
 
 

@@ -38,8 +38,8 @@ void expect_failure(int exit_code, const std::string& line, std::vector<std::str
     CHECK_EQUAL(0U, folder.count());
 }
 
-const std::string kNotAProgram = " is not a program that ExecuTorch can read (";
-const std::string kExportAgain = "): export it again, or copy it again if it was cut short";
+const std::string kNotAProgram = " is not a program of ExecuTorch, or is damaged";
+const std::string kExportAgain = ": export it again, or copy it again if it was cut short";
 
 TEST(failure_of_a_flag) {
     expect_failure(kUsage, "unknown flag --modle: --help lists them", {"--modle", "x"});
@@ -61,17 +61,14 @@ TEST(failure_of_an_empty_model) {
     const ScratchFolder folder;
     const std::string path = folder.write("m.pte", "");
     expect_failure(kModel,
-                   path + kNotAProgram + "File " + path +
-                       ": offset 0 + size 64 > file_size_ 0, or overflow detected" + kExportAgain,
+                   path + kNotAProgram + kExportAgain,
                    {"--model", path});
 }
 
 TEST(failure_of_a_text_as_model) {
     const ScratchFolder folder;
     const std::string path = folder.write("m.pte", std::string(100, 'x'));
-    expect_failure(
-        kModel, path + kNotAProgram + "Program identifier 'xxxx' != expected 'ET12'" + kExportAgain,
-        {"--model", path});
+    expect_failure(kModel, path + kNotAProgram + kExportAgain, {"--model", path});
 }
 
 TEST(failure_of_line_feeds_and_controls_keeps_to_one_line) {
@@ -108,8 +105,7 @@ TEST(failure_of_a_field_that_points_outside_the_file) {
     damaged.replace(static_cast<std::size_t>(root - way_back + 6), 2, "\xF0\xFF");
     const std::string path = folder.write("m.pte", damaged);
     expect_failure(kModel,
-                   path + kNotAProgram + "Verification failed; data may be truncated or corrupt" +
-                       kExportAgain,
+                   path + kNotAProgram + kExportAgain,
                    {"--model", path});
 }
 

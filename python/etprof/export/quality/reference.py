@@ -10,6 +10,7 @@ from etprof.base.errors import ExportError, first_line
 from etprof.export import lowering, tensors
 from etprof.export.state import run_steps
 from etprof.model_registry.eager_model import ExportMethod
+from etprof.model_registry.plain_model import describe_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +28,12 @@ def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
 
 
 def run_reference(
-    method: ExportMethod, dtype: torch.dtype, texts: Sequence[str] = ()
+    method: ExportMethod, dtype: torch.dtype, texts: Sequence[str] = (), model: str = ""
 ) -> EagerSteps:
     """Runs the eager model in float32 on inputs rounded to `dtype`, from its initial state.
 
-    Raises ExportError where the model fails; `texts` are the inputs of the command line, if any.
+    Raises ExportError where the model fails; `texts` are the inputs of the command line, if any, and
+    `model` is how it names the model.
     """
     try:
         steps = run_steps(in_float32(method, dtype))
@@ -39,7 +41,8 @@ def run_reference(
     except Exception as error:
         cause = f"{first_line(error)}{lowering.blamed_line(error)}"
         whose = "the inputs of --input" if texts else "its own example inputs"
-        raise ExportError(f"the model fails on {whose}: {cause}") from error
+        way_out = describe_fitting(model, method.module, texts) if texts else ""
+        raise ExportError(f"the model fails on {whose}: {cause}{way_out}") from error
     for index, value in enumerate(steps.of(1)):
         _check_reference(index, value)
     return steps
