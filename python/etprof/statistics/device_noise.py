@@ -55,9 +55,9 @@ _LEAST_STRAYS: Final = 2
 """Strays that are in the nature of the device; a single one may be anything, and excuses nothing."""
 _YOUNG: Final = 8
 """Runs of a series below which a device has not shown how often its runs stand out."""
-_PRESUMED_RUNS: Final = 100
-"""Of which one is presumed to stand out on such a device: a check of some series waits for a second
-run, and one of a single series does not."""
+_PRESUMED_RUNS: Final = 1000
+"""Of which one is presumed to stand out on such a device: a check of more than fifty comparisons waits
+for a second run, and one of a few series does not."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class DeviceNoise:
         for metric, series in self._metrics.items():
             side = -1 if metric in self._higher_is_better else 1
             for key, values in series.items():
-                departures = side * _departures(values)[:-1]
+                departures = side * _departures_from_either(values)[:-1]
                 units += (departures / self._scale(metric, values)).tolist()
                 logs += departures.tolist()
                 metrics += [metric] * departures.size
@@ -220,14 +220,41 @@ def _calm_spread(departures: NDArray[np.float64]) -> float:
 
 def _departures(logs: Sequence[float]) -> NDArray[np.float64]:
     """Distance of each run from the median of the runs around it, shape (runs,)."""
-    values = np.asarray(logs, float)
+    before, after = _runs_beside(np.asarray(logs, float))
+    departures: NDArray[np.float64] = logs - _medians(np.concatenate([before, after], axis=1))
+    return departures
+
+
+def _departures_from_either(logs: Sequence[float]) -> NDArray[np.float64]:
+    """Distance of each run from the median of those before or after it, whichever is nearer.
+
+    A run at the edge of a level departs from neither.
+
+    Args:
+        logs: Two runs or more, oldest first.
+
+    Returns:
+        In log units, shape (runs,).
+    """
+    sides = [logs - _medians(runs) for runs in _runs_beside(np.asarray(logs, float))]
+    return np.where(np.abs(sides[0]) < np.abs(sides[1]), sides[0], sides[1])
+
+
+def _runs_beside(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The runs before and after each run, infinite where there are none, each of shape (runs, 4)."""
     padded = np.pad(values, _REACH, constant_values=np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _REACH + 1)
-    around = np.sort(np.delete(windows, _REACH, axis=1), axis=1)
-    known, rows = np.sum(np.isfinite(around), axis=1), np.arange(values.size)
-    middles = (around[rows, (known - 1) // 2] + around[rows, known // 2]) / 2
-    departures: NDArray[np.float64] = values - middles
-    return departures
+    return windows[:, :_REACH], windows[:, _REACH + 1 :]
+
+
+def _medians(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Median of each row's finite values, infinite where there are none; shape (rows,)."""
+    ordered = np.sort(runs, axis=1)
+    known, rows = np.sum(np.isfinite(ordered), axis=1), np.arange(len(ordered))
+    medians: NDArray[np.float64] = (
+        ordered[rows, np.maximum(known - 1, 0) // 2] + ordered[rows, known // 2]
+    ) / 2
+    return medians
 
 
 def _likelihoods(
