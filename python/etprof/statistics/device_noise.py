@@ -156,18 +156,19 @@ class DeviceNoise:
 
     @cached_property
     def _departures(self) -> _Departures:
-        """Of all runs but the last of each series, which may be the first of a level that lasts."""
+        """Of all runs but the first and last of each series, which may be of other levels."""
         numbers: dict[tuple[Hashable, int], int] = {}
         units, logs = list[float](), list[float]()
         metrics, runs = list[str](), list[int]()
         for metric, series in self._metrics.items():
             side = -1 if metric in self._higher_is_better else 1
             for key, values in series.items():
-                departures = side * _departures_from_either(values)[:-1]
+                departures = side * _departures_from_either(values)[1:-1]
                 units += (departures / self._scale(metric, values)).tolist()
                 logs += departures.tolist()
                 metrics += [metric] * departures.size
-                runs += [numbers.setdefault((key, i), len(numbers)) for i in range(departures.size)]
+                inner = range(1, len(values) - 1)
+                runs += [numbers.setdefault((key, i), len(numbers)) for i in inner]
         return _Departures(
             np.array(units), np.array(logs), np.array(metrics, str), np.array(runs, np.int64)
         )
