@@ -18,7 +18,7 @@ from etprof.history.gate import (
 )
 from etprof.history.ingest import metric_of
 from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS
-from etprof.history.run_spread import DEFAULT_THRESHOLD, SeriesPoint, find_level
+from etprof.history.run_spread import DEFAULT_THRESHOLD, NOISE_RUNS, SeriesPoint, find_level
 from etprof.history.schema import Metric
 from etprof.statistics.departures import SeriesDeparture, weigh_departure
 from etprof.statistics.device_noise import DeviceNoise
@@ -85,8 +85,10 @@ class Fleet:
         places_by_metric = {
             metric: [place for place in self.history if place[1] == metric] for metric in METRICS
         }
+        # Of a device as many runs are read for this as fall on each series here.
+        newest = slice(-(NOISE_RUNS // SERIES), None)
         logs = {
-            metric: {place[0]: self.history[place] for place in places}
+            metric: {place[0]: self.history[place][newest] for place in places}
             for metric, places in places_by_metric.items()
         }
         steady = {
@@ -97,7 +99,13 @@ class Fleet:
             for metric, places in places_by_metric.items()
         }
         noise = DeviceNoise(logs, HIGHER_IS_BETTER)
-        noise_within = DeviceNoise(steady, HIGHER_IS_BETTER)
+        noise_within = DeviceNoise(
+            {
+                metric: {key: values[newest] for key, values in series.items()}
+                for metric, series in steady.items()
+            },
+            HIGHER_IS_BETTER,
+        )
         for metric, places in places_by_metric.items():
             spreads = [spread_of_neighbours(steady[metric][place[0]]) for place in places]
             prior = fit_prior([spread for spread in spreads if spread is not None])

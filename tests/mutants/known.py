@@ -177,7 +177,7 @@ MUTATIONS = (
     ),
     Mutation(
         31, "a spread of emulated runs", "history/run_spread.py",
-        "Run.status == OK, Run.representative)\n", "Run.status == OK)\n", (SELECTION,),
+        "*sound, Run.representative.is_(True))\n", "*sound)\n", (SELECTION,),
     ),
     Mutation(
         32, "a run that was moved is not followed", "history/store.py",
@@ -221,8 +221,8 @@ MUTATIONS = (
     ),
     Mutation(
         52, "the chart of latencies is upside down", "views/charts.py",
-        "_CHART_HEIGHT * (1 - min(max(reach, 0.0), 1.0))",
-        "_CHART_HEIGHT * min(max(reach, 0.0), 1.0)", (IN_A_PAGE,),
+        "_CHART_HEIGHT * (1 - min(max(scale.share(value), 0.0), 1.0))",
+        "_CHART_HEIGHT * min(max(scale.share(value), 0.0), 1.0)", (IN_A_PAGE,),
     ),
     Mutation(
         53, "negative durations in the timeline", "views/events.py",

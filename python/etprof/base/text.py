@@ -310,22 +310,22 @@ PROFILE_FLAGS: Final[Mapping[str, int]] = {
 """Flags of `etprof profile` that change what is measured, with how many values each has."""
 
 
-def kept_flags(words: Sequence[str], flags: Mapping[str, int]) -> tuple[str, ...]:
+def kept_flags(arguments: Sequence[str], flags: Mapping[str, int]) -> tuple[str, ...]:
     """Returns those of `flags`, with their values, that a command was given, in its order.
 
     >>> kept_flags(["profile", "toy_cnn", "--threads=1", "--full"], {"--threads": 1})
     ('--threads', '1')
     """
-    kept: list[str] = []
-    for place, word in enumerate(words):
-        flag, equals, value = word.partition("=")
+    kept_words: list[str] = []
+    for position, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
         if flag not in flags:
             continue
         if flags[flag] == 0:
-            kept.append(flag)
-        elif equals or place + 1 < len(words):
-            kept += [flag, value if equals else words[place + 1]]
-    return tuple(kept)
+            kept_words.append(flag)
+        elif equals or position + 1 < len(arguments):
+            kept_words += [flag, value if equals else arguments[position + 1]]
+    return tuple(kept_words)
 
 
 def as_operand(argument: str) -> str:
@@ -345,7 +345,7 @@ def suggest(name: str, choices: Iterable[str]) -> str:
     """Returns `; did you mean '…'?` when something known is close, else nothing."""
     import difflib
 
-    known = list(choices)
+    names = list(choices)
     meant = _SYNONYMS.get(name.lower())
-    close = [meant] if meant in known else difflib.get_close_matches(name, known, n=1)
+    close = [meant] if meant in names else difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

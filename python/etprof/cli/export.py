@@ -220,6 +220,11 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace, before: Path | No
     )  # fmt: skip
 
 
+def _next_profile(measured: Path, flags: tuple[str | Path, ...]) -> str:
+    """Returns the profile that comes next, measured as the last one of its folder."""
+    return f"Next: {command_line('profile', measured, *flags, *flags_of_last_profile(measured))}"
+
+
 def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
     arguments: argparse.Namespace,
     manifest: ExportManifest,
@@ -252,7 +257,6 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         nothing = {name: MethodReport() for name in manifest.methods}
         report = DelegationReport(model=manifest.model, methods=nothing)
     written = [str(path) for path in files.written()]
-    measured_as = flags_of_last_profile(measured or files.pte)
     outside = list(undelegated_tables(report, explain=explain))
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
@@ -265,10 +269,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
-        ends=(
-            UnbrokenLine(f"Program: {files.pte}"),
-            f"Next: {command_line('profile', measured or files.pte, *flags, *measured_as)}",
-        ),
+        ends=(UnbrokenLine(f"Program: {files.pte}"), _next_profile(measured or files.pte, flags)),
         details=(
             summary_table(manifest, report),
             kinds,

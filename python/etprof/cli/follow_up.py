@@ -33,7 +33,7 @@ def flags_of_last_profile(program: Path) -> tuple[str, ...]:
     from etprof.run.manifest import MANIFEST, load_manifest
 
     runs = (program.parent.parent / "runs").glob(f"*/{MANIFEST}")
-    for path in sorted(runs, key=lambda found: found.stat().st_mtime, reverse=True):
+    for path in sorted(runs, key=lambda manifest_path: manifest_path.stat().st_mtime, reverse=True):
         try:
             manifest = load_manifest(path.parent)
         except EtprofError:
@@ -48,15 +48,19 @@ def with_flags_of(message: str, argv: Sequence[str]) -> str:
 
     Those of the same subcommand alone: others may not take them.
     """
-    subcommand = next((word for word in argv if word in _OF_A_MODEL), None)
+    subcommand = next((argument for argument in argv if argument in _OF_A_MODEL), None)
     if subcommand is None:
         return message
 
     def extended(match: re.Match[str]) -> str:
-        words = shlex.split(match[1])
-        if words[1:2] != [subcommand] or len(words) < 3 or not re.search(r"[.:]", words[2]):
+        command_words = shlex.split(match[1])
+        if (
+            command_words[1:2] != [subcommand]
+            or len(command_words) < 3
+            or not re.search(r"[.:]", command_words[2])
+        ):
             return match[0]
-        missing = {flag: count for flag, count in _EVERY.items() if flag not in words}
-        return f"`{shlex.join([*words, *kept_flags(argv, missing)])}`"
+        missing = {flag: count for flag, count in _EVERY.items() if flag not in command_words}
+        return f"`{shlex.join([*command_words, *kept_flags(argv, missing)])}`"
 
     return _BETWEEN.sub(extended, message)

@@ -215,8 +215,10 @@ def _measured_as(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]
         f"--{name}": getattr(arguments, name)
         for name in ("target", "serial", "runner", "threads", "blocks")
     }
-    chosen = [str(word) for flag, value in flags.items() if value for word in (flag, value)]
-    return tuple(chosen) or flags_of_last_profile(folder / "program")
+    chosen_flags = [
+        str(argument) for flag, value in flags.items() if value for argument in (flag, value)
+    ]
+    return tuple(chosen_flags) or flags_of_last_profile(folder / "program")
 
 
 def _sentences(optimization: Optimization, folder: Path, flags: tuple[str, ...]) -> list[str]:

@@ -73,6 +73,7 @@ class Judge:
         runs = list(runs)
         pinned = load_baselines(self._catalogue.session, {run.series for run in runs})
         names = {run.id: _pinned_name(pinned, run) for run in runs}
+        self._gate.load([run.id for run in runs], self._metric)
         before = [
             number
             for run in runs

@@ -258,9 +258,9 @@ class ExportRequest:
         holder = None if name == plain else self._holder(plain)
         if holder is None:
             return ""
-        place = f"files that begin with {name}" if self.outdir else f"out_{name}"
+        location = f"files that begin with {name}" if self.outdir else f"out_{name}"
         held = f"{self.outdir} has a {plain}" if self.outdir else f"out_{plain} holds the programs"
-        return f"{held} of {holder}; {self.model} goes to {place}"
+        return f"{held} of {holder}; {self.model} goes to {location}"
 
     def _folder(self, name: str) -> Path:
         return self.outdir or Path(f"out_{name}") / "artifacts"

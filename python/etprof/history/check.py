@@ -134,6 +134,8 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         msg = "no run of this history matches; `etprof history list` shows them, `add` adds one"
         raise UsageError(msg)
     gate = Gate(session, threshold=request.threshold, thresholds=request.thresholds)
+    for metric in request.metrics:
+        gate.load((candidate.id for candidate in candidates), metric)
     entries: list[CheckedMetric] = []
     compared: list[MetricComparison] = []
     without_baseline: list[Run] = []

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
+    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
     from etprof.history.store import Store
@@ -64,8 +65,9 @@ DEFAULT_THRESHOLD: Final = 0.05
 MOST_RUNS: Final = 300
 """Runs of a series that are used: most of a year of nightly runs."""
 _MOST_OF_A_DEVICE: Final = 2000
-_NOISE_RUNS: Final = 100
-"""The newest runs of a series that say how its device's noise looks: a warm day in forty is seen."""
+NOISE_RUNS: Final = 100
+"""The newest runs of a device that say how its noise looks, in every metric: a page must not read all
+metrics of a long history."""
 
 
 @dataclass(frozen=True)
@@ -186,11 +188,14 @@ def find_level(
     )  # fmt: skip
 
 
+_SeriesPoints = Mapping[tuple[str, str | None], Sequence[SeriesPoint]]
+
+
 @dataclass(frozen=True)
 class _DeviceRuns:
     """The newest measured runs of a device, in one metric."""
 
-    groups: Mapping[tuple[str, str | None], Sequence[SeriesPoint]]
+    groups: _SeriesPoints
     """By series and branch, oldest first."""
     is_whole: bool
     """Whether these are all."""
@@ -261,12 +266,18 @@ class SeriesRuns:
         """
 
         def work() -> DeviceNoise:
+            metrics = get_or_load(
+                self._of_devices,
+                lambda: _read_newest(self._session, run.device),
+                run.device,
+                "newest",
+            )
             logs = {
                 metric: {
                     key: self._logs_before(key[0], group, run, metric, without_states)
-                    for key, group in self._of_device(run, metric).groups.items()
+                    for key, group in groups.items()
                 }
-                for metric in METRICS
+                for metric, groups in metrics.items()
             }
             return DeviceNoise(logs, HIGHER_IS_BETTER)
 
@@ -283,7 +294,7 @@ class SeriesRuns:
     ) -> Sequence[float]:
         """Log values of a series' newest points before a run."""
         count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
-        points = group[:count][-_NOISE_RUNS:]
+        points = group[:count]
         logs = [point.log_value for point in points]
         if not without_states:
             return logs
@@ -295,7 +306,7 @@ class SeriesRuns:
 
         # A group differs from moment to moment by how many of its runs there were.
         newest = points[-1].run_id if points else None
-        return get_or_load(self._of_runs, work, series, metric, newest, count, "logs")
+        return get_or_load(self._of_runs, work, series, metric, newest, count, len(group), "logs")
 
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[SeriesPoint]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
@@ -431,6 +442,38 @@ def _sound_runs(series: str, branch: str | None) -> _Runs:
     )
 
 
+def _measured_on(device: str) -> tuple[ColumnElement[bool], ...]:
+    """Conditions of the sound runs of a device that were timed."""
+    sound = Run.status == OK, Run.wrong_outputs.is_(None)
+    return (Run.device == device, *sound, Run.representative.is_(True))
+
+
+def _read_newest(session: Session, device: str) -> Mapping[str, _SeriesPoints]:
+    """Reads the newest measured runs of a device, by metric."""
+    newest = (
+        select(Run.id)
+        .where(*_measured_on(device))
+        .order_by(*NEWEST_FIRST)
+        .limit(NOISE_RUNS)
+        .subquery()
+    )
+    query = (
+        select(
+            Metric.name, Run.series, Run.git_branch, Run.id, Run.measured_at, Run.git_commit,
+            Run.git_dirty, Metric.value,
+        )
+        .join(newest, newest.c.id == Run.id)
+        .join(Metric, Metric.run_id == Run.id)
+        .where(Metric.name.in_(METRICS), Metric.value > 0)
+        .order_by(Run.measured_at, Run.id)
+    )  # fmt: skip
+    metrics: dict[str, dict[tuple[str, str | None], list[SeriesPoint]]] = {}
+    for name, series, branch, number, moment, commit, dirty, value in session.execute(query):
+        point = SeriesPoint(number, moment, (commit, dirty), math.log(value))
+        metrics.setdefault(name, {}).setdefault((series, branch), []).append(point)
+    return metrics
+
+
 def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
     query = (
         select(
@@ -438,8 +481,7 @@ def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
             Metric.value,
         )
         .join(Metric, Metric.run_id == Run.id)
-        .where(Run.device == device, Run.status == OK, Run.representative)
-        .where(Run.wrong_outputs.is_(None), Metric.name == metric, Metric.value > 0)
+        .where(*_measured_on(device), Metric.name == metric, Metric.value > 0)
         .order_by(*NEWEST_FIRST)
         .limit(_MOST_OF_A_DEVICE)
     )  # fmt: skip

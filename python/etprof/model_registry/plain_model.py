@@ -254,12 +254,12 @@ def describe_fitting(model: str, module: nn.Module, texts: Sequence[str]) -> str
         saved = [_spec_of(value) for value in positional]
         saved += [f"{name}={_spec_of(value)}" for name, value in by_name.items()]
         return f"; {model} was saved with {_as_flags(saved)}"
-    fitting = next((each for each in _others(module, texts) if _fits(module, each)), None)
+    fitting = next((inputs for inputs in _others(module, texts) if _fits(module, inputs)), None)
     return "" if fitting is None else f"; it takes {_as_flags(fitting)}"
 
 
 def _as_flags(texts: Sequence[str]) -> str:
-    return shlex.join([word for text in texts for word in ("--input", text)])
+    return shlex.join([argument for text in texts for argument in ("--input", text)])
 
 
 def _spec_of(value: object) -> str:
@@ -273,7 +273,9 @@ def _spec_of(value: object) -> str:
 
 def _others(module: nn.Module, texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yields inputs that may be meant: numbers of the other kind, and shapes for the first layer."""
-    choices = [(text, other) if (other := _of_other_kind(text)) else (text,) for text in texts]
+    choices = [
+        (text, alternative) if (alternative := _of_other_kind(text)) else (text,) for text in texts
+    ]
     yield from itertools.islice(itertools.product(*choices), 1, _MOST_TRIALS)
     if len(texts) == 1:
         yield from ([guess] for guess in _guess(module)[1][:_MOST_TRIALS])

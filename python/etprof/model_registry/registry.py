@@ -285,7 +285,7 @@ def _way_out(module: ModuleType, source: ModelSource, inputs: Sequence[str]) -> 
     names = [value.__name__ for value in models]
     # The nearest is what was meant.
     names = difflib.get_close_matches(source.class_name or "", names, n=1) or names[:_SHOWN_CLASSES]
-    flags = [word for text in inputs or ["1x3x224x224"] for word in ("--input", text)]
+    flags = [argument for text in inputs or ["1x3x224x224"] for argument in ("--input", text)]
     shown = [
         f"`{command_line('profile', f'{source.file}:{name}', *flags)}`" for name in names or ["Net"]
     ]

@@ -389,17 +389,17 @@ def describe_choice(names: Sequence[str], every: Sequence[str], layers: int = 0)
     'with a and c'
     """
     mixed = f", {count_of(layers, 'layer')} in float32" if layers else ""
-    chosen = [name for name in names if name != FLOAT_LAYERS]
+    chosen_names = [name for name in names if name != FLOAT_LAYERS]
     missing = [name for name in every if name not in names and name != FLOAT_LAYERS]
-    if not chosen:
+    if not chosen_names:
         return f"as it is{mixed}"
     if not missing:
         return f"all rewrites{mixed}"
-    if len(chosen) <= _MOST_NAMED:
-        return f"with {' and '.join(chosen)}{mixed}"
+    if len(chosen_names) <= _MOST_NAMED:
+        return f"with {' and '.join(chosen_names)}{mixed}"
     if len(missing) <= _MOST_NAMED:
         return f"without {' and '.join(missing)}{mixed}"
-    return f"with {count_of(len(chosen), 'rewrite')}{mixed}"
+    return f"with {count_of(len(chosen_names), 'rewrite')}{mixed}"
 
 
 def describe_result(trial: Trial) -> str:
@@ -407,14 +407,14 @@ def describe_result(trial: Trial) -> str:
     if trial.problem is not None:
         return f"no program: {trial.problem}"
     share = trial.sme2_share(trial.macs)
-    parts = [
+    changes = [
         f"{MISSING if share is None else format_share(share)} of MACs on SME2 (predicted)",
         count_of(trial.delegate_calls, "delegate call"),
         f"{trial.outside} outside",
     ]
     if trial.snr_db is not None:
-        parts.append(f"SNR {format_value('dB', trial.snr_db)}")
-    return ", ".join(parts) + ("" if trial.passed else ": outputs wrong")
+        changes.append(f"SNR {format_value('dB', trial.snr_db)}")
+    return ", ".join(changes) + ("" if trial.passed else ": outputs wrong")
 
 
 def _is_of(trial: Trial, program: Path) -> bool:

@@ -397,6 +397,7 @@ def _chance_of_stretch(levels: Sequence[NDArray[np.float64]], index: int) -> flo
     nearest, farthest = (abs(step) * share for share in _WHERE_A_LEVEL_IS)
 
     def is_there(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of some runs stand where the level does; both of shape (runs,)."""
         sides = np.sign(step) * (values - middle)
         within: NDArray[np.bool_] = (sides >= nearest) & (sides <= farthest)
         return within
@@ -406,13 +407,13 @@ def _chance_of_stretch(levels: Sequence[NDArray[np.float64]], index: int) -> flo
     is_continued = 0 <= beyond < len(levels) and bool(
         is_there(np.array([np.median(levels[beyond])]))[0]
     )
-    others = [
+    masks = [
         is_there(values)
         for number, values in enumerate(levels)
         if number != short and not (is_continued and number == beyond)
     ]
-    count, inside = sum(part.size for part in others), int(np.sum(is_there(levels[short])))
-    share = (sum(int(np.sum(part)) for part in others) + 1) / (count + 2)
+    count, inside = sum(mask.size for mask in masks), int(np.sum(is_there(levels[short])))
+    share = (sum(int(np.sum(mask)) for mask in masks) + 1) / (count + 2)
     size = levels[short].size
     chance = math.fsum(
         math.comb(size, runs) * share**runs * (1 - share) ** (size - runs)

@@ -83,8 +83,8 @@ def _correlations(
     dependence: float, runs: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Correlations of AR(1) values, shape (runs, runs)."""
-    apart = np.abs(np.subtract.outer(np.arange(runs), np.arange(runs)))
-    correlations: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = dependence ** apart.astype(
+    lags = np.abs(np.subtract.outer(np.arange(runs), np.arange(runs)))
+    correlations: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = dependence ** lags.astype(
         float
     )
     return correlations
@@ -101,6 +101,8 @@ def _left_by(
         correlations: Of the values, shape (runs, runs).
     """
     runs = correlations.shape[0]
-    left = (np.eye(runs) - design @ np.linalg.pinv(design)) @ correlations
-    squares = float(np.trace(left))
-    return (squares, squares**2 / float(np.sum(left * left.T))) if squares > 0 else (0.0, 0.0)
+    residual = (np.eye(runs) - design @ np.linalg.pinv(design)) @ correlations
+    squares = float(np.trace(residual))
+    return (
+        (squares, squares**2 / float(np.sum(residual * residual.T))) if squares > 0 else (0.0, 0.0)
+    )

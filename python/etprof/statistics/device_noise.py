@@ -54,7 +54,7 @@ _STANDS_OUT: Final = 6.0
 _LEAST_STRAYS: Final = 2
 """Strays that are in the nature of the device; a single one may be anything, and excuses nothing."""
 _YOUNG: Final = 8
-"""Runs of a series below which a device has not shown how often its runs stand out."""
+"""Runs of a series, or of so many series, below which a device has not shown how often runs stand out."""
 _PRESUMED_RUNS: Final = 1000
 """Of which one is presumed to stand out on such a device: a check of more than fifty comparisons waits
 for a second run, and one of a few series does not."""
@@ -113,11 +113,13 @@ class DeviceNoise:
         """
         if not (self._is_young or self._has_strays):
             return 0.0
-        least, pooled = _AS_FAR * abs(change), self._departures
+        limit, pooled = _AS_FAR * abs(change), self._departures
         of_metric = pooled.logs[pooled.metrics == metric]
-        strays = pooled.units >= least / self._scale(metric, logs), of_metric >= least
+        strays = pooled.units >= limit / self._scale(metric, logs), of_metric >= limit
         presumed = _PRESUMED_RUNS if self._is_young else 1
-        return max(float((np.sum(part) + 1) / (part.size + presumed)) for part in strays)
+        return max(
+            float((np.sum(is_stray) + 1) / (is_stray.size + presumed)) for is_stray in strays
+        )
 
     def tail(self, logs: Sequence[float], change: float, error: float, p_value: float) -> float:
         """Chance of a departure so far to either side, over all tails that the noise may have.
@@ -148,7 +150,9 @@ class DeviceNoise:
 
     @property
     def _is_young(self) -> bool:
-        return max(map(len, self._all_series), default=0) < _YOUNG
+        runs = (sum(map(len, series.values())) for series in self._metrics.values())
+        is_short = max(map(len, self._all_series), default=0) < _YOUNG
+        return is_short and max(runs, default=0) < _YOUNG * _YOUNG
 
     @property
     def _all_series(self) -> list[Sequence[float]]:
@@ -178,8 +182,8 @@ class DeviceNoise:
         shared = self._shared_scales.get(metric, _LEAST_SCALE)
         if len(logs) < _LEAST_RUNS:
             return shared
-        own, count = _calm_spread(_departures(logs)), len(logs)
-        squares = (count * own**2 + _SHARED_RUNS * shared**2) / (count + _SHARED_RUNS)
+        own_spread, count = _calm_spread(_departures(logs)), len(logs)
+        squares = (count * own_spread**2 + _SHARED_RUNS * shared**2) / (count + _SHARED_RUNS)
         return max(float(np.sqrt(squares)), _LEAST_SCALE)
 
     @cached_property
@@ -187,26 +191,26 @@ class DeviceNoise:
         """Spread of the calm runs of all series of a metric together."""
         scales = {}
         for metric, series in self._metrics.items():
-            parts = [_departures(logs) for logs in series.values()]
-            if parts:
-                scales[metric] = max(_calm_spread(np.concatenate(parts)), _LEAST_SCALE)
+            departures = [_departures(logs) for logs in series.values()]
+            if departures:
+                scales[metric] = max(_calm_spread(np.concatenate(departures)), _LEAST_SCALE)
         return scales
 
     @cached_property
     def _common_tails(self) -> NDArray[np.float64]:
         """How common each of the tails is among the series, shape (tails,)."""
-        known = [_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS]
+        departures = [_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS]
         is_normal = np.where(np.isinf(_TAILS), 1.0, 0.0)
-        if not known:
+        if not departures:
             return is_normal
-        logs = np.logaddexp.reduce(_likelihoods(known)[0], axis=2)
+        logs = np.logaddexp.reduce(_likelihoods(departures)[0], axis=2)
         likely = np.exp(logs - logs.max(axis=1, keepdims=True))
         common = np.full(_TAILS.size, 1 / _TAILS.size)
         for _ in range(_ROUNDS):
             shares = likely * common
             series = (shares / shares.sum(axis=1, keepdims=True)).sum(axis=0) * (1 - is_normal)
             heavy = series * max(1 - _CHANCE_SERIES / max(float(series.sum()), 1e-9), 0.0)
-            common = (heavy + (len(known) - heavy.sum()) * is_normal) / len(known)
+            common = (heavy + (len(departures) - heavy.sum()) * is_normal) / len(departures)
         return common
 
 
@@ -251,9 +255,9 @@ def _runs_beside(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 def _medians(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Median of each row's finite values, infinite where there are none; shape (rows,)."""
     ordered = np.sort(runs, axis=1)
-    known, rows = np.sum(np.isfinite(ordered), axis=1), np.arange(len(ordered))
+    counts, rows = np.sum(np.isfinite(ordered), axis=1), np.arange(len(ordered))
     medians: NDArray[np.float64] = (
-        ordered[rows, np.maximum(known - 1, 0) // 2] + ordered[rows, known // 2]
+        ordered[rows, np.maximum(counts - 1, 0) // 2] + ordered[rows, counts // 2]
     ) / 2
     return medians
 

@@ -67,9 +67,9 @@ class TwoStates:
             upper: Which state it is.
         """
         members = [i for i in (self.upper if upper else self.lower) if i not in stretch]
-        others = len(self.lower if upper else self.upper)
+        other_runs = len(self.lower if upper else self.upper)
         stays = sum(after - before == 1 for before, after in itertools.pairwise(members))
-        share = (len(members) + 1) / (len(members) + others + 2)
+        share = (len(members) + 1) / (len(members) + other_runs + 2)
         stay = (stays + 1) / (len(members) + 2)
         return float(share * max(share, stay) ** len(stretch))
 
@@ -107,7 +107,10 @@ def find_states(logs: Sequence[float], skipped: Collection[int] = ()) -> TwoStat
     of_each = [float(np.sum((group - group.mean()) ** 2)) for group in groups]
     spread = max(
         _LEAST_SPREAD,
-        *(math.sqrt(part / (group.size - 1)) for part, group in zip(of_each, groups, strict=True)),
+        *(
+            math.sqrt(squares / (group.size - 1))
+            for squares, group in zip(of_each, groups, strict=True)
+        ),
     )
     changes = int(np.sum(is_upper[1:] != is_upper[:-1]))
     longest = changes / 2 * _SHORT

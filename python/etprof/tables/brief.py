@@ -206,9 +206,11 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
 def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
     for group in groups:
         lead, gain = group.lead, findings.brief_gain(group.lead)
-        others = ", ".join(finding.rule for finding in group.others)
+        other_rules = ", ".join(finding.rule for finding in group.others)
         details = "; ".join(filter(None, (gain, group.reach)))
-        text = f"{lead.rule} {lead.title}" + (f" (also causes {others})" if others else "")
+        text = f"{lead.rule} {lead.title}" + (
+            f" (also causes {other_rules})" if other_rules else ""
+        )
         text += f": {details}" if details else ""
         style = findings.SEVERITY_STYLES[lead.severity]
         yield AnswerPoint(text, group.action, style, findings=1 + len(group.others))

@@ -222,11 +222,11 @@ def _targeted(assessment: Assessment) -> tuple[str, ...]:
     Nothing of a run on this machine: the search predicts, and no flag of a measurement changes that.
     """
     manifest = assessment.run.manifest
-    words = manifest.command if manifest else ()
-    target = kept_flags(words, {"--target": 1})
+    command = manifest.command if manifest else ()
+    target = kept_flags(command, {"--target": 1})
     if target in {(), ("--target", LOCAL)}:
         return ()
-    return kept_flags(words, _OF_A_SEARCH)
+    return kept_flags(command, _OF_A_SEARCH)
 
 
 def _search_for(

@@ -64,7 +64,9 @@ class _LogScale:
 
     def ticks(self) -> list[str]:
         """Both ends and the middle, the lowest first."""
-        return [format_duration(self.low * (self.high / self.low) ** part) for part in (0, 0.5, 1)]
+        return [
+            format_duration(self.low * (self.high / self.low) ** share) for share in (0, 0.5, 1)
+        ]
 
 
 def _upper_end(groups: Iterable[Sequence[float]]) -> float:
@@ -77,8 +79,8 @@ def _upper_end(groups: Iterable[Sequence[float]]) -> float:
     for values in groups:
         median = float(np.median(values))
         deviation = float(np.median(np.abs(np.asarray(values, float) - median)))
-        most = float(np.percentile(values, 95, method="lower"))
-        limit = max(median + 10 * deviation, median * 1.1, most)
+        highest = float(np.percentile(values, 95, method="lower"))
+        limit = max(median + 10 * deviation, median * 1.1, highest)
         ends.append(max(float(value) for value in values if value <= limit))
     return max(ends)
 

@@ -42,12 +42,12 @@ def fold(text: str, width: int) -> list[str]:
     """
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        for part, is_command in _apart(paragraph, width):
-            if is_command and cell_len(part) > width:
-                *first, last = _pack(_shell_words(part), width - len(GOES_ON))
+        for segment, is_command in _apart(paragraph, width):
+            if is_command and cell_len(segment) > width:
+                *first, last = _pack(_shell_words(segment), width - len(GOES_ON))
                 lines += [*(f"{line}{GOES_ON}" for line in first), last]
             else:
-                lines += _pack(_sentence_words(part), width)
+                lines += _pack(_sentence_words(segment), width)
     return lines
 
 
@@ -65,9 +65,9 @@ def _apart(paragraph: str, width: int) -> Iterator[tuple[str, bool]]:
             yield (before if start == 0 else before.lstrip(_AROUND)), False
         yield command[0].strip("`"), True
         start = command.end()
-    rest = paragraph[start:]
-    if start == 0 or rest.strip(_AROUND):
-        yield (rest if start == 0 else rest.lstrip(_AROUND)), False
+    tail = paragraph[start:]
+    if start == 0 or tail.strip(_AROUND):
+        yield (tail if start == 0 else tail.lstrip(_AROUND)), False
 
 
 def _sentence_words(sentence: str) -> list[str]:

@@ -161,14 +161,14 @@ def find_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> Remedy:
     The command is the one for all that is not delegated: findings that share operators give one.
     """
     replaced = [detail for detail in details if _rewrites_of(detail)]
-    others = [
+    further_findings = [
         detail for detail in details if not _rewrites_of(detail) and not detail.row.is_delegated
     ]
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
     text, mended = "", find_causes(replaced)
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         text = f"{'; '.join(map(str, mended))}: {command} {_effect(len(replaced), len(details))}"
-    return Remedy(text, len(details), len(replaced), _refusals(subject, others))
+    return Remedy(text, len(details), len(replaced), _refusals(subject, further_findings))
 
 
 def find_inexact(subject: Subject, finding: Finding) -> tuple[str, ...]:
@@ -236,7 +236,9 @@ def _why_outside(subject: Subject, operator: str, details: Sequence[OperatorDeta
         return ""
     reason = counts.most_common(1)[0][0]
     pairs = zip(details, reasons, strict=True)
-    names = list(dict.fromkeys(detail.row.base for detail, own in pairs if own == reason))
+    names = list(
+        dict.fromkeys(detail.row.base for detail, own_reason in pairs if own_reason == reason)
+    )
     exported = subject.insight.experiment.program.exported
     delegate = f"the {BY_NAME[exported.backend if exported else DEFAULT].title} delegate"
     is_itself = names == [operator]

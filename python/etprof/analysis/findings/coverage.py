@@ -209,8 +209,8 @@ def _sources(operator: GraphOperator, by_name: Mapping[str, GraphOperator]) -> s
     sources = set()
     for name in operator.inputs:
         source = name
-        while (found := by_name.get(source)) and found.is_quantization and found.inputs:
-            source = found.inputs[0]
+        while (producer := by_name.get(source)) and producer.is_quantization and producer.inputs:
+            source = producer.inputs[0]
         if not source.startswith(_CONSTANTS):
             sources.add(source)
     return sources

@@ -156,13 +156,13 @@ def find_overhead(subject: Subject) -> Finding | None:
     )
     mean_ns = sum(row.times.mean_ns for row in split.overheads if row.operator_class != ROUNDING)
     without = ", without what recording events may add" if recording_ns else ""
-    least = f" (at least {format_duration(total)}{without})" if total < mean_ns else ""
+    lower_bound = f" (at least {format_duration(total)}{without})" if total < mean_ns else ""
     return Finding(
         title="Framework and delegate overhead",
         severity="medium",
         summary=(
             f"{format_duration(mean_ns)} per inference, {format_share(mean_ns / subject.total_ns)}, "
-            f"belongs to no operator{least}; the program has {count_of(calls, 'delegate call')}."
+            f"belongs to no operator{lower_bound}; the program has {count_of(calls, 'delegate call')}."
         ),
         evidence=overhead_evidence(split.overheads),
         claims=claims,

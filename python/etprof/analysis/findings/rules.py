@@ -129,11 +129,11 @@ def _without_repetition(ranked_findings: Sequence[Finding]) -> list[Finding]:
 def _leave_refusals(finding: Finding, owners: Sequence[Finding]) -> Finding:
     """Returns a finding with the refusals that are its own; `owners` are those of each."""
     pairs = zip(finding.refusals, owners, strict=True)
-    own = tuple(refusal for refusal, owner in pairs if owner is finding)
+    own_refusals = tuple(refusal for refusal, owner in pairs if owner is finding)
     action = finding.action
-    if owners and not own and not action:
+    if owners and not own_refusals and not action:
         action = f"see {owners[0].rule}"
-    return replace(finding, refusals=own, action=action)
+    return replace(finding, refusals=own_refusals, action=action)
 
 
 def _without_noise(finding: Finding) -> tuple[str, ...]:

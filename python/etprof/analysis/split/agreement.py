@@ -65,8 +65,8 @@ class BreakdownAgreement:
     @property
     def is_recording(self) -> bool:
         """Whether recording alone is too much: in the quietest launch too, and no more than it costs."""
-        least = self.quietest_ns / self.latency_ns - 1
-        return self.is_in_doubt and self.most_distance < least <= self._explained
+        smallest_excess = self.quietest_ns / self.latency_ns - 1
+        return self.is_in_doubt and self.most_distance < smallest_excess <= self._explained
 
     @property
     def cause(self) -> str:

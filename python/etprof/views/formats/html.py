@@ -187,7 +187,7 @@ def _table_view(table: Table, heading: str) -> View:
         "levels": _levels(columns, first_text),
         "row_header": first_text,
         "long_columns": [
-            any(len(word) > _LONG_WORD for cells in rows for word in cells[index].text.split())
+            any(len(text) > _LONG_WORD for cells in rows for text in cells[index].text.split())
             for index in range(len(columns))
         ],
         "has_bars": bars is not None,
