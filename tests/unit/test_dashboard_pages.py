@@ -294,7 +294,7 @@ def test_a_page_costs_little_however_long_the_history_is(
     shorter history fills a page, and has all runs that are read to know the noise of a device.
     """
     known = replace(ONE, devices=("Phone A", "Phone B"), precisions=("fp32", "fp16"))
-    short, long = (cost(make_store(replace(known, commits=commits))) for commits in (70, 106))
+    short, long = (cost(make_store(replace(known, commits=commits))) for commits in (80, 116))
     further = 36 * len(known.devices) * len(known.precisions) * len(known.sme_modes)
     for page, (statements, steps, size) in long.items():
         before = short[page]

@@ -65,7 +65,7 @@ DEFAULT_THRESHOLD: Final = 0.05
 MOST_RUNS: Final = 300
 """Runs of a series that are used: most of a year of nightly runs."""
 _MOST_OF_A_DEVICE: Final = 2000
-NOISE_RUNS: Final = 100
+NOISE_RUNS: Final = 300
 """The newest runs of a device that say how its noise looks, in every metric: a page must not read all
 metrics of a long history."""
 
