@@ -177,7 +177,7 @@ MUTATIONS = (
     ),
     Mutation(
         31, "a spread of emulated runs", "history/run_spread.py",
-        "*sound, Run.representative.is_(True))\n", "*sound)\n", (SELECTION,),
+        "*sound, Run.representative == true())\n", "*sound)\n", (SELECTION,),
     ),
     Mutation(
         32, "a run that was moved is not followed", "history/store.py",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import select, true
 
 from etprof.base.units import format_share
 from etprof.history.ingest import read_run_directory
@@ -445,7 +445,7 @@ def _sound_runs(series: str, branch: str | None) -> _Runs:
 def _measured_on(device: str) -> tuple[ColumnElement[bool], ...]:
     """Conditions of the sound runs of a device that were timed."""
     sound = Run.status == OK, Run.wrong_outputs.is_(None)
-    return (Run.device == device, *sound, Run.representative.is_(True))
+    return (Run.device == device, *sound, Run.representative == true())
 
 
 def _read_newest(session: Session, device: str) -> Mapping[str, _SeriesPoints]:

@@ -42,7 +42,8 @@ _SCALES: Final = np.exp(np.linspace(np.log(0.25), np.log(30.0), 40))
 """In units of a series' robust spread."""
 _LOWER_QUARTILE: Final = 0.3186
 """Of the absolute values of a normal distribution, in its deviation."""
-_LEAST_SCALE: Final = 1e-4
+_LEAST_SCALE: Final = 0.003
+"""No series is taken to vary less: clocks and page sizes round."""
 _CHANCE_SERIES: Final = 1.0
 """Series that may look as if their tails were heavy by chance."""
 _ROUNDS: Final = 100
@@ -54,7 +55,9 @@ _STANDS_OUT: Final = 6.0
 _LEAST_STRAYS: Final = 2
 """Strays that are in the nature of the device; a single one may be anything, and excuses nothing."""
 _YOUNG: Final = 8
-"""Runs of a series, or of so many series, below which a device has not shown how often runs stand out."""
+"""Runs of a series below which a device has not shown how often its runs stand out."""
+_KNOWN_RUNS: Final = 200
+"""Runs of many short series that show it too."""
 _PRESUMED_RUNS: Final = 1000
 """Of which one is presumed to stand out on such a device: a check of more than fifty comparisons waits
 for a second run, and one of a few series does not."""
@@ -136,7 +139,7 @@ class DeviceNoise:
         if len(logs) < _LEAST_RUNS:
             chances = 2 * stdtr(_TAILS[:-1], -abs(change) / error)
             return float(common[:-1] @ chances + common[-1] * p_value)
-        likelihoods, scales = _likelihoods([_departures(logs)])
+        likelihoods, scales = _likelihoods([self._repeated_departures(logs)])
         weights = common[:, None] * np.exp(likelihoods[0] - likelihoods[0].max())
         weights /= weights.sum()
         chances = 2 * stdtr(_TAILS[:-1, None], -abs(change) / scales[0])
@@ -144,15 +147,17 @@ class DeviceNoise:
 
     @cached_property
     def _has_strays(self) -> bool:
-        departures = self._departures
-        strays = departures.runs[departures.units >= _STANDS_OUT]
-        return bool(np.unique(strays).size >= _LEAST_STRAYS)
+        return self._count_strays(self._departures.units) >= _LEAST_STRAYS
+
+    def _count_strays(self, units: NDArray[np.float64]) -> int:
+        """How many runs stand out; `units` are their departures in units of spread, shape (runs,)."""
+        return int(np.unique(self._departures.runs[units >= _STANDS_OUT]).size)
 
     @property
     def _is_young(self) -> bool:
         runs = (sum(map(len, series.values())) for series in self._metrics.values())
         is_short = max(map(len, self._all_series), default=0) < _YOUNG
-        return is_short and max(runs, default=0) < _YOUNG * _YOUNG
+        return is_short and max(runs, default=0) < _KNOWN_RUNS
 
     @property
     def _all_series(self) -> list[Sequence[float]]:
@@ -196,10 +201,30 @@ class DeviceNoise:
                 scales[metric] = max(_calm_spread(np.concatenate(departures)), _LEAST_SCALE)
         return scales
 
+    def _repeated_departures(self, logs: Sequence[float]) -> NDArray[np.float64]:
+        """Departures of a series' runs, without a single stray where the device has shown no others.
+
+        Args:
+            logs: Five runs or more, oldest first.
+
+        Returns:
+            In log units, shape (runs,) or (runs - 1,).
+        """
+        departures = _departures(logs)
+        largest = int(np.argmax(np.abs(departures)))
+        is_stray = abs(departures[largest]) >= _STANDS_OUT * _calm_spread(departures)
+        # To either side: a run that is faster tells of the tails too.
+        strays = self._count_strays(np.abs(self._departures.units))
+        if strays >= _LEAST_STRAYS or not is_stray:
+            return departures
+        return np.delete(departures, largest)
+
     @cached_property
     def _common_tails(self) -> NDArray[np.float64]:
         """How common each of the tails is among the series, shape (tails,)."""
-        departures = [_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS]
+        departures = [
+            self._repeated_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS
+        ]
         is_normal = np.where(np.isinf(_TAILS), 1.0, 0.0)
         if not departures:
             return is_normal
@@ -220,7 +245,7 @@ def _calm_spread(departures: NDArray[np.float64]) -> float:
     Args:
         departures: In log units, shape (runs,).
     """
-    return float(np.quantile(np.abs(departures), 0.25)) / _LOWER_QUARTILE
+    return max(float(np.quantile(np.abs(departures), 0.25)) / _LOWER_QUARTILE, _LEAST_SCALE)
 
 
 def _departures(logs: Sequence[float]) -> NDArray[np.float64]:

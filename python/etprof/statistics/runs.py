@@ -254,7 +254,8 @@ def standing_level(
 
     A run beyond `threshold` (log units) and beyond chance is kept out of it, and so is what a check
     called worse. Where it is better, three in a row are the new level. Where it is worse, it never
-    becomes one unless it is accepted, or a lasting regression would be its own baseline.
+    becomes one unless it is accepted, or a lasting regression would be its own baseline. Before three
+    runs are known there is no level: three worse ones in a row that no check called worse are the first.
 
     Args:
         logs: The series' log values, oldest first.
@@ -280,10 +281,15 @@ class _LevelWalk:
         self._prior, self._worse, self._threshold, self._marks = prior, worse, threshold, marks
         self.members: list[int] = []
         self.departure: Departure | None = None
-        self.outside: list[int] = []
+        self._outside: list[tuple[int, float]] = []
         self._values: deque[float] = deque(maxlen=_SPREAD_RUNS)
         self._before = (0.0, 0.0)
         self._better: list[tuple[int, float]] = []
+
+    @property
+    def outside(self) -> list[int]:
+        """Indices of the newest runs that were worse than the level."""
+        return [index for index, _ in self._outside]
 
     @property
     def better_runs(self) -> tuple[int, ...]:
@@ -293,12 +299,14 @@ class _LevelWalk:
     def visit(self, index: int, value: float) -> None:
         """Takes a run into the level, or keeps it out."""
         side, is_alarmed = self._side(value), index in self._marks.alarmed
-        self.outside = [*self.outside, index] if side == self._worse else []
+        self._outside = [*self._outside, (index, value)] if side == self._worse else []
         if index in self._marks.accepted and (is_alarmed or side == self._worse):
             self._begin_level([(index, value)])
         elif is_alarmed and self._values and not self._is_returning(value):
             self._better = []
             self._depart(index, value)
+        elif self._was_level_chance():
+            self._begin_level(self._outside)
         elif index in self._marks.barred or side == self._worse:
             return
         elif side == -self._worse:
@@ -307,6 +315,12 @@ class _LevelWalk:
                 self._begin_level(self._better)
         elif self._is_back(value):
             self._take(index, value)
+
+    def _was_level_chance(self) -> bool:
+        """Whether three runs in a row, none called worse, contradict a level of one or two runs."""
+        if len(self.members) >= LEAST_RUNS or len(self._outside) < LEAST_RUNS:
+            return False
+        return self.departure is None and not {*self.outside} & {*self._marks.barred}
 
     def _is_returning(self, value: float) -> bool:
         """Whether a run was called worse only since others were, and lies near the level itself."""
@@ -335,6 +349,7 @@ class _LevelWalk:
 
     def _begin_level(self, runs: Sequence[tuple[int, float]]) -> None:
         self._before = self.variation()
+        self._outside = []
         self.members.clear()
         self._values.clear()
         self._better, self.departure = [], None
