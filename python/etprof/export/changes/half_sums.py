@@ -102,12 +102,17 @@ def _widen_weight(program: torch.export.ExportedProgram, source: torch.fx.Node) 
 
 
 def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """Casts the results that are read back to what they were; yields the casts."""
+    """Casts the results that are read back to what they were; yields the casts.
+
+    None where no result was half: of a half and a float32 input, PyTorch makes float32.
+    """
     value = node.meta["val"]
     is_tuple = isinstance(value, tuple | list)
     results = list(node.users) if is_tuple else [node]
-    halves = filter(_is_half_value, value if is_tuple else (value,))
-    half = next(halve.dtype for halve in halves)
+    halves = [tensor for tensor in (value if is_tuple else (value,)) if _is_half_value(tensor)]
+    if not halves:
+        return
+    half = halves[0].dtype
     node.meta["val"] = type(value)(map(_float, value)) if is_tuple else _float(value)
     for result in results:
         if not _is_half_value(result.meta.get("val")) and is_tuple:
