@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import UsageError
-from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
+from etprof.cli import COMMANDS, EPILOG, build_parser, load_command, main
 from tests.page_commands import PAGES, commands_in, quoted_commands
 
 ROOT = Path(__file__).parents[2]
@@ -129,3 +129,20 @@ def test_a_slow_fp16_is_no_surprise(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "x86" in text
     assert "etprof profile toy_cnn:fp32 --against toy_cnn:fp16 --threads 1" in text
+
+
+@pytest.mark.parametrize("name", ["F5", "f5", "F2b"])
+def test_docs_prints_the_section_of_a_finding(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new user read "F5" in every answer, and `etprof docs F5` was no page."""
+    assert main(["docs", name]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.lower() == f"### {name}".lower()
+    assert any(lines)
+    assert not any(line.startswith("#") for line in lines)
+
+
+def test_docs_knows_no_other_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "F99"]) == 2
+    assert "no page is called 'F99'" in capsys.readouterr().err

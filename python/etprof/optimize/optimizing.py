@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import time
 from collections import Counter
@@ -192,8 +193,8 @@ class Optimizer:
         One more trial has all rewrites, and each is left out once.
         """
         further = len(self._names()) + 1
-        duration = format_duration(further * export_s * _NS_PER_S)
-        effort = f"up to {count_of(further, 'more trial')}, about {duration}"
+        duration = _about(further * export_s)
+        effort = f"at most {count_of(further, 'more trial')}, {duration} in all"
         if self.prover is not None:
             work = "measurements" if self.prover.proves_times else "launches that count kernels"
             effort += f", plus {work}"
@@ -400,6 +401,13 @@ def describe_choice(names: Sequence[str], every: Sequence[str], layers: int = 0)
     if len(missing) <= _MOST_NAMED:
         return f"without {' and '.join(missing)}{mixed}"
     return f"with {count_of(len(chosen_names), 'rewrite')}{mixed}"
+
+
+def _about(duration_s: float) -> str:
+    """Says about how long something takes, of which nothing but a bound is known."""
+    if duration_s < 90:
+        return f"about {max(math.ceil(duration_s / 10), 1) * 10} s"
+    return f"about {math.ceil(duration_s / 60)} min"
 
 
 def describe_result(trial: Trial) -> str:
