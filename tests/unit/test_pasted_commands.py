@@ -90,11 +90,21 @@ def test_a_run_that_was_cut_off_goes_on_by_what_is_printed() -> None:
 
 def test_a_search_names_both_programs(folder: Path) -> None:
     found = SimpleNamespace(is_complete=True, program="a b.pte", plain_program="a.pte", gains=None)
-    *_, line = _sentences(cast("Any", found), Path(ODD_NAME), ())
+    *_, line = _sentences(cast("Any", found), Path(ODD_NAME), (), is_timed=True)
     (command,) = printed_commands("\n".join(fold(line, 60)))
     assert pasted(command) == [
         "profile", f"{ODD_NAME}/a.pte", "--against", f"{ODD_NAME}/a b.pte"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("is_timed", "purpose"), [(True, "to time both"), (False, "to count the kernels of both")]
+)
+def test_a_search_promises_no_times_of_a_target_without(is_timed: bool, purpose: str) -> None:
+    """Under emulation "to time both, interleaved" led to a run that shows no times."""
+    found = SimpleNamespace(is_complete=True, program="a.pte", plain_program=None, gains=None)
+    note, _ = _sentences(cast("Any", found), Path("out"), (), is_timed=is_timed)
+    assert purpose in note
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 1000])

@@ -43,7 +43,7 @@ from etprof.cli.flags import (
 from etprof.cli.follow_up import flags_of_last_profile
 from etprof.cli.measuring import listening
 from etprof.cli.output import answer
-from etprof.targets.registry import KINDS
+from etprof.targets.registry import KINDS, proves_times
 
 if TYPE_CHECKING:
     import argparse
@@ -130,7 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
         table=before_and_after(optimization),
         details=(steps_of(optimization),),
         ends=(
-            *_sentences(optimization, folder, _measured_as(arguments, folder)),
+            *_sentences(
+                optimization,
+                folder,
+                _measured_as(arguments, folder),
+                is_timed=proves_times(arguments.target),
+            ),
             f"Every step: {page}, or --full",
         ),
     )
@@ -221,8 +226,10 @@ def _measured_as(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]
     return tuple(chosen_flags) or flags_of_last_profile(folder / "program")
 
 
-def _sentences(optimization: Optimization, folder: Path, flags: tuple[str, ...]) -> list[str]:
-    """Says what came out, and what to do next."""
+def _sentences(
+    optimization: Optimization, folder: Path, flags: tuple[str, ...], *, is_timed: bool
+) -> list[str]:
+    """Says what came out, and what to do next; `is_timed` where the flags' target proves times."""
     lines = (
         []
         if optimization.is_complete
@@ -234,7 +241,8 @@ def _sentences(optimization: Optimization, folder: Path, flags: tuple[str, ...])
             "no rewrite makes this program better; nothing was written but optimize.json",
         ]
     program = folder / optimization.program
-    note = "these figures rank coverage, not speed; to time both, interleaved:"
+    next_step = "time both, interleaved" if is_timed else "count the kernels of both"
+    note = f"these figures rank coverage, not speed; to {next_step}:"
     if optimization.gains:
         note = "these times are valid for this target only; for another device:"
     return [
