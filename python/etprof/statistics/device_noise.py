@@ -226,7 +226,9 @@ class DeviceNoise:
             self._repeated_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS
         ]
         is_normal = np.where(np.isinf(_TAILS), 1.0, 0.0)
-        if not departures:
+        # Steps of a level look like tails too; strays beside no step do not.
+        strays = self._count_strays(np.abs(self._departures.units))
+        if not departures or strays < _LEAST_STRAYS:
             return is_normal
         logs = np.logaddexp.reduce(_likelihoods(departures)[0], axis=2)
         likely = np.exp(logs - logs.max(axis=1, keepdims=True))
