@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from coverage_gate import false_alarms, stories
-from coverage_noises import gate_noises, level_noises
+from coverage_noises import autoregressive, gate_noises, level_noises
 from coverage_rows import Row, Section, Share, show
 
 from etprof.analysis.compare.comparison import judge_changes
@@ -65,13 +65,7 @@ def _states(stay: float) -> Noise:
 
 
 def _autoregressive(rho: float) -> Noise:
-    def draw(random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        values = _normal(random, count)
-        for i in range(1, count):
-            values[i] = rho * values[i - 1] + math.sqrt(1 - rho**2) * values[i]
-        return values
-
-    return draw
+    return lambda random, count: autoregressive(rho, SPREAD)(random, count, 1)[:, 0]
 
 
 def _every(period: int) -> Noise:

@@ -17,10 +17,10 @@ from etprof.history.gate import (
     judge_all,
 )
 from etprof.history.ingest import metric_of
-from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS
+from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS, worse_side
 from etprof.history.run_spread import DEFAULT_THRESHOLD, NOISE_RUNS, SeriesPoint, find_level
 from etprof.history.schema import Metric
-from etprof.statistics.departures import SeriesDeparture, weigh_departure
+from etprof.statistics.departures import weigh_departure
 from etprof.statistics.device_noise import DeviceNoise
 from etprof.statistics.runs import (
     RunMarks,
@@ -134,11 +134,10 @@ class Fleet:
         logs, metric, prior = self.history[place], place[1], device.prior
         after = Metric(**metric_of(metric, [math.exp(value)]))
         points = [SeriesPoint(i, MOMENT, (None, None), logs[i]) for i in range(len(logs))]
-        worse = worse_side(metric)
         level = find_level(
             points, RunMarks(alarmed=self.alarms.get(place, ()), dependence=device.noise.dependence),
-            worse=worse, threshold=math.log1p(DEFAULT_THRESHOLD), prior=prior,
-        ).of_state(value, worse, math.log1p(DEFAULT_THRESHOLD))  # fmt: skip
+            worse=worse_side(metric), threshold=math.log1p(DEFAULT_THRESHOLD), prior=prior,
+        ).of_state(value)  # fmt: skip
         line = find_drift(remove_states([*logs, value]), prior, device.noise.dependence)
         standing = (
             ()
@@ -149,9 +148,7 @@ class Fleet:
             members = [logs[i] for i in level.members[-window:]]
             step = departure(members, value, level.spread, device.noise.dependence)
             before = math.exp(value - step.change)
-            is_worse = step.change * worse > 0
-            outside = level.outside if is_worse else level.better
-            departed = SeriesDeparture(metric, logs, value, is_worse, outside, level.state_chance)
+            departed = level.departed(metric, value, step.change)
             noise = device.noise_within_states if level.is_of_worse_state else device.noise
             step, share = weigh_departure(step, noise, departed)
             comparison = MetricComparison(
@@ -175,11 +172,6 @@ class Fleet:
                     alarms = self.alarms.setdefault(place, set())
                     alarms.update({len(logs), *comparison.departed})
             logs.append(candidates[place])
-
-
-def worse_side(metric: str) -> int:
-    """Sign of a change for the worse."""
-    return -1 if METRICS[metric].higher_is_better else 1
 
 
 def is_red(found: Sequence[tuple[MetricComparison, Judgement]]) -> bool:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from coverage_gate import PLACES, WATCHED, Fleet, is_red, worse_side
+from coverage_gate import PLACES, WATCHED, Fleet, is_red
 from coverage_rows import Row, Share
 from numpy.typing import NDArray
 
+from etprof.history.metric_names import worse_side
 from etprof.statistics.change_points import LEAST_RUNS, find_change_points
 
 Noise = Callable[[np.random.Generator, int, int], NDArray[np.float64]]
@@ -53,7 +54,7 @@ def _outliers(random: np.random.Generator, runs: int, series: int) -> NDArray[np
     return values
 
 
-def _dependent(rho: float, spread: float) -> Noise:
+def autoregressive(rho: float, spread: float) -> Noise:
     """AR(1), of that spread around its level."""
 
     def draw(random: np.random.Generator, runs: int, series: int) -> NDArray[np.float64]:
@@ -72,7 +73,7 @@ NOISES: dict[str, Noise] = {
     "5 % outlier runs": _outliers,
     "Student t2": lambda r, n, m: SPREAD * r.standard_t(2, size=(n, m)),
     **{
-        f"AR(1) {rho}, spread {spread:.0%}": _dependent(rho, spread)
+        f"AR(1) {rho}, spread {spread:.0%}": autoregressive(rho, spread)
         for rho in (0.5, 0.9)
         for spread in (0.01, 0.03)
     },

@@ -30,8 +30,7 @@ template <typename T>
 T require(Result<T> result, const std::string& path) {
     if (!result.ok()) {
         // ExecuTorch's own reason names its sizes and identifiers, on which no user can act.
-        throw RunnerError(ExitCode::kModel,
-                          path + " is not a program of ExecuTorch, or is damaged",
+        throw RunnerError(ExitCode::kModel, path + " is not a program of ExecuTorch, or is damaged",
                           "export it again, or copy it again if it was cut short");
     }
     return std::move(result.get());

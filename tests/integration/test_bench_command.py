@@ -174,9 +174,11 @@ def test_a_dry_run_as_json_has_the_same_plan(tmp_path: Path) -> None:
 
 def test_the_gate_passes_the_same_and_fails_the_slower(tmp_path: Path) -> None:
     """The model is ten times slower and the threshold is threefold: no load decides this."""
-    codes = []
+    models, codes = shutil.copytree(GATE_MODEL, tmp_path / "models"), []
     for variant in ("steady", "steady", "stalled"):
-        matrix = write_matrix(tmp_path, models=[f"{GATE_MODEL}/{variant}.py:GateModel"])
+        changed = f"from . import {variant}\n\nclass GateModel({variant}.GateModel):\n    pass\n"
+        (models / "model.py").write_text(changed)
+        matrix = write_matrix(tmp_path, models=[f"{models}/model.py:GateModel"])
         completed = etprof(tmp_path, "bench", matrix)
         assert completed.exit_code == 0, completed.stderr
         words = ("--baseline", "window:1", "--threshold", "200", "--metric", "latency_ns")

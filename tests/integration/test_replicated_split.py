@@ -229,6 +229,6 @@ def test_recording_a_small_model_is_no_disagreement(tmp_path: Path) -> None:
         said = [
             note
             for note in report["notes"]
-            if note.startswith("off: per-operator breakdown does not")
+            if note.startswith("off: the per-operator breakdown does not")
         ]
         assert (not said) is agrees, (factor, said)

@@ -146,8 +146,8 @@ MUTATIONS = (
         (SELECTION,),
     ),
     Mutation(
-        29, "failed runs are a baseline", "history/run_spread.py",
-        "Run.series == series, Run.status == OK,", "Run.series == series,",
+        29, "failed runs are a baseline", "history/selection.py",
+        "SOUND: Final = (Run.status == OK, ", "SOUND: Final = (",
         (SELECTION,),
     ),
     Mutation(
@@ -177,7 +177,7 @@ MUTATIONS = (
     ),
     Mutation(
         31, "a spread of emulated runs", "history/run_spread.py",
-        "*sound, Run.representative == true())\n", "*sound)\n", (SELECTION,),
+        "*SOUND, Run.representative == true())\n", "*SOUND)\n", (SELECTION,),
     ),
     Mutation(
         32, "a run that was moved is not followed", "history/store.py",

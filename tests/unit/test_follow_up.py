@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.base.text import kept_flags
-from etprof.cli.follow_up import flags_of_last_profile, with_flags_of
+from etprof.cli import build_parser
+from etprof.cli.follow_up import PROFILE_FLAGS, flags_of_last_profile, with_flags_of
 from tests.known_runs import on_off_run, write_run
 from tests.manifests import edit_manifest
 
@@ -65,3 +67,15 @@ def test_the_command_in_a_refusal_is_the_users_with_what_was_wrong_mended() -> N
 def test_a_flag_at_the_end_has_no_value() -> None:
     assert kept_flags(["profile", "--threads"], {"--threads": 1}) == ()
     assert kept_flags(["--full", "--cold-inputs"], {"--cold-inputs": 0}) == ("--cold-inputs",)
+
+
+def test_flags_that_are_kept_are_flags_of_profile() -> None:
+    """A flag that was renamed would be lost without a word, or take a value that is none."""
+    parser = build_parser()
+    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    declared = {
+        flag: 0 if action.nargs == 0 else 1
+        for action in commands.choices["profile"]._actions
+        for flag in action.option_strings
+    }
+    assert {flag: declared.get(flag) for flag in PROFILE_FLAGS} == PROFILE_FLAGS

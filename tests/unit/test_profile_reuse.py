@@ -166,6 +166,19 @@ def test_a_third_source_of_a_name_has_a_folder_too(folder: Path) -> None:
     assert third != "Net_net"
 
 
+def test_a_project_that_was_moved_keeps_its_names(folder: Path) -> None:
+    """The path of the file is another; the history of the model goes on."""
+    leave_export(folder)
+    (folder / "one").rename(folder / "moved")
+    assert ExportRequest("moved/net.py:Net").model_name() == "Net"
+    # BUT NOT where the name is of a model that is no file
+    manifest = folder / "out_Net" / "artifacts" / "Net_xnnpack_fp16.pte.json"
+    document = json.loads(manifest.read_text(encoding="utf-8"))
+    document["source"] |= {"origin": "torchvision:Net", "asked": "torchvision:Net"}
+    manifest.write_text(json.dumps(document), encoding="utf-8")
+    assert ExportRequest("moved/net.py:Net").model_name() == "Net_net"
+
+
 def test_a_folder_that_is_named_keeps_the_files_of_both(folder: Path) -> None:
     leave_export(folder)
     request = ExportRequest("two/net.py:Net", outdir=folder / "out_Net" / "artifacts")

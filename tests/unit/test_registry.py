@@ -62,6 +62,22 @@ def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
     assert type(registry.load_model(str(file))).__name__ == "Own"
 
 
+def test_code_that_was_edited_is_imported_again(tmp_path: Path) -> None:
+    """A notebook exported the old code and recorded the digest of the new."""
+    neighbour, model = tmp_path / "size.py", tmp_path / "net.py"
+    model.write_text(
+        "from .size import SIZE\n\n\nclass Net:\n    size = SIZE\n"
+        "    def get_eager_model(self): ...\n    def get_example_inputs(self): ...\n"
+    )
+    loaded = []
+    for size in (1, 22):
+        neighbour.write_text(f"SIZE = {size}\n")
+        loaded.append(registry.find_model(f"{model}:Net").load_class())
+    assert [getattr(kind, "size", None) for kind in loaded] == [1, 22]
+    # AND what was not edited is one class
+    assert registry.find_model(f"{model}:Net").load_class() is loaded[-1]
+
+
 def test_the_hash_of_a_models_code_follows_every_file_it_may_import(tmp_path: Path) -> None:
     files = [write_model(tmp_path, name) for name in ("net", "other")]
     shared, neighbour = tmp_path / "shared.py", tmp_path / "net" / "parts.py"

@@ -141,7 +141,7 @@ class ExperimentAnalysis:
         """Threads in force."""
         return self.metrics.threads if self.metrics else None
 
-    @property
+    @cached_property
     def agreement(self) -> BreakdownAgreement | None:
         """The breakdown beside the timed latency; None where either is not known.
 

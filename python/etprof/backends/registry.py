@@ -23,6 +23,11 @@ def backend_of(delegate: str | None) -> Backend:
     return next((backend for backend in BACKENDS if backend.delegate == delegate), OPAQUE)
 
 
+def backend_named(name: str | None) -> Backend:
+    """Returns the backend that an export's manifest names, the default where none is named."""
+    return BY_NAME.get(DEFAULT if name is None else name, OPAQUE)
+
+
 def backend_of_labels(labels: Collection[str]) -> Backend:
     """Returns the backend in whose words one delegate call is labelled, where no report names it."""
     return next((b for b in BACKENDS if b.delegate and b.recognises(labels)), OPAQUE)

@@ -286,6 +286,8 @@ def command_line(*arguments: object) -> str:
     return shlex.join(["etprof", *spelled])
 
 
+QUOTED_COMMAND: Final = re.compile(r"""`(etprof (?:[^`'"]|'[^']*'|"[^"]*")+)`""")
+"""A command in a sentence; its words may be quoted, and have backticks then."""
 _SYNONYMS: Final = {
     **dict.fromkeys(("phone", "adb", "device", "pixel"), "android"),
     **dict.fromkeys(("host", "this", "pc", "x86"), "local"),
@@ -297,17 +299,6 @@ _SYNONYMS: Final = {
     "w8a8": "int8",
 }
 """What people call the same thing."""
-PROFILE_FLAGS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(
-        ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--sme-vector-bits",
-         "--inputs", "--data", "--method", "--blocks", "--operator-launches", "--iterations",
-         "--min-seconds", "--warmup", "--warmup-seconds", "--seed", "--generate", "--prompt-tokens",
-         "--prompt-length", "--prompt", "--tokenizer", "--prefill-method", "--decode-method"),
-        1,
-    ),
-    **dict.fromkeys(("--warmup-steady", "--cold-inputs", "--instructions", "--allow-inaccurate"), 0),
-}  # fmt: skip
-"""Flags of `etprof profile` that change what is measured, with how many values each has."""
 
 
 def kept_flags(arguments: Sequence[str], flags: Mapping[str, int]) -> tuple[str, ...]:

@@ -6,13 +6,23 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.text import PROFILE_FLAGS, kept_flags
+from etprof.base.text import QUOTED_COMMAND, kept_flags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_BETWEEN: Final = re.compile(r"""`(etprof (?:[^`'"]|'[^']*'|"[^"]*")+)`""")
+PROFILE_FLAGS: Final = {
+    **dict.fromkeys(
+        ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--sme-vector-bits",
+         "--inputs", "--data", "--method", "--blocks", "--operator-launches", "--iterations",
+         "--min-seconds", "--warmup", "--warmup-seconds", "--seed", "--generate", "--prompt-tokens",
+         "--prompt-length", "--prompt", "--tokenizer", "--prefill-method", "--decode-method"),
+        1,
+    ),
+    **dict.fromkeys(("--warmup-steady", "--cold-inputs", "--instructions", "--allow-inaccurate"), 0),
+}  # fmt: skip
+"""Flags of `etprof profile` that change what is measured, with how many values each has."""
 _EVERY: Final = {
     **PROFILE_FLAGS,
     **dict.fromkeys(("--dtype", "--precision", "--budget", "--backend"), 1),
@@ -63,4 +73,4 @@ def with_flags_of(message: str, argv: Sequence[str]) -> str:
         missing = {flag: count for flag, count in _EVERY.items() if flag not in command_words}
         return f"`{shlex.join([*command_words, *kept_flags(argv, missing)])}`"
 
-    return _BETWEEN.sub(extended, message)
+    return QUOTED_COMMAND.sub(extended, message)

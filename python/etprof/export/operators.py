@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -238,14 +238,17 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
 
 
 def is_cast(node: torch.fx.Node) -> bool:
-    """Says whether the result has another data type than the one tensor that it is made of."""
-    values = [source.meta.get("val") for source in node.all_input_nodes]
-    types = [getattr(value, "dtype", None) for value in (*values, node.meta.get("val"))]
-    return len(types) == _OF_A_CAST and None not in types and types[0] != types[1]
+    """Says whether the operator copies one tensor into another data type."""
+    sources = node.all_input_nodes
+    operator = target_name(node).removeprefix("dim_order_ops.").partition(".")[0]
+    if operator not in _CONVERSIONS or len(sources) != 1:
+        return False
+    before, after = (getattr(n.meta.get("val"), "dtype", None) for n in (sources[0], node))
+    return None not in {before, after} and before != after
 
 
-_OF_A_CAST = 2
-"""Values: input and result."""
+_CONVERSIONS: Final = {"_to_copy", "_to_dim_order_copy"}
+"""They change a tensor's layout, its data type, or both."""
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>.*)'
 )

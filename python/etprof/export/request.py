@@ -275,7 +275,11 @@ class ExportRequest:
                 continue
             if manifest is None or manifest.model != name or not manifest.source.origin:
                 continue
-            if identify_source(manifest.asked_as) != identify_source(self.model):
+            source = identify_source(manifest.asked_as)
+            # A project that was moved or renamed is the one that it was.
+            file = Path(source.rpartition(":")[0])
+            is_gone = file.is_absolute() and not file.exists()
+            if source != identify_source(self.model) and not is_gone:
                 return manifest.asked_as
         return None
 

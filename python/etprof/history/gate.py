@@ -27,14 +27,13 @@ from etprof.history.run_spread import (
     MOST_RUNS,
     Known,
     SeriesRuns,
-    earlier_runs,
     get_or_load,
     may_be_baseline,
     source_of,
 )
-from etprof.history.schema import OK, Baseline, Metric, Run
-from etprof.history.selection import BRANCH, WINDOW, window_size
-from etprof.statistics.departures import SeriesDeparture, weigh_departure
+from etprof.history.schema import Baseline, Metric, Run
+from etprof.history.selection import BRANCH, SOUND, WINDOW, earlier_runs, window_size
+from etprof.statistics.departures import weigh_departure
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.runs import LEAST_RUNS, departure, find_drift, is_assumed
 from etprof.statistics.states import remove_states
@@ -171,13 +170,13 @@ class Gate:
         if not baseline.startswith((WINDOW, BRANCH)):
             run = self._pinned(baseline, candidate)
             return None if run is None else self.compare_runs(run, candidate, metric)
-        baseline_ids = self.baseline_ids(baseline, candidate, metric)
+        level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
+        baseline_ids = _ids_of_level(baseline, level)
         self.load([candidate.id, *baseline_ids], metric)
         after = self._values[candidate.id, metric]
         before = [value for number in baseline_ids if (value := self._values[number, metric])]
         if after is None or not before:
             return None
-        level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
         comparison = self._compared(tuple(before), after, level)
         difference = comparison.difference
         if difference is None:
@@ -194,17 +193,12 @@ class Gate:
         """Lets a change be chance where the noise of the device's runs reaches as far."""
         candidate = comparison.candidate
         run, metric = candidate.run, candidate.name
-        logs = [point.log_value for point in level.points]
-        is_worse = (difference.change > 0) != candidate.higher_is_better
-        outside = level.outside if is_worse else level.better
-        departed = SeriesDeparture(
-            metric, logs, math.log(candidate.value), is_worse, outside, level.state_chance
-        )
+        departed = level.departed(metric, math.log(candidate.value), difference.change)
         noise = self._series.noise(run, without_states=level.is_of_worse_state)
         weighed, share = weigh_departure(difference, noise, departed)
         return replace(
             comparison, difference=weighed, lone_share=share, group=(run.device, metric),
-            runs_before=len(logs), outside=len(level.outside),
+            runs_before=len(level.points), outside=len(level.outside),
             states=describe_states(level.states) if level.states else "",
         )  # fmt: skip
 
@@ -218,13 +212,7 @@ class Gate:
     def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
         """Returns the runs of branch:NAME or window:N, newest first."""
         level = self._baseline_level(candidate, _branch_of(baseline, candidate), metric)
-        points, members = level.points, level.members
-        if baseline.startswith(WINDOW):
-            selected = members[-window_size(baseline) :]
-        else:
-            newest = points[members[-1]].source if members else None
-            selected = tuple(member for member in members if points[member].source == newest)
-        return [points[member].run_id for member in reversed(selected)]
+        return _ids_of_level(baseline, level)
 
     def runs_before(self, baseline: str, candidate: Run) -> list[int]:
         """Returns the runs that exact facts may be compared with, newest first.
@@ -360,14 +348,13 @@ class Gate:
         level = self._series.baseline_level(run, branch, metric, limit)
         if value is None or value.value <= 0:
             return level
-        return level.of_state(math.log(value.value), _worse_side(value), math.log1p(limit))
+        return level.of_state(math.log(value.value))
 
     def _pinned(self, name: str, candidate: Run) -> Run | None:
         query = (
             select(Run)
             .join(Baseline, Baseline.run_id == Run.id)
-            .where(Baseline.name == name, Baseline.series == candidate.series, Run.status == OK)
-            .where(Run.wrong_outputs.is_(None))
+            .where(Baseline.name == name, Baseline.series == candidate.series, *SOUND)
         )
         run = get_or_load(
             self._pinned_runs, lambda: self._session.scalar(query), candidate.series, name
@@ -379,9 +366,20 @@ class Gate:
         return self._values[run.id, metric]
 
 
-def _worse_side(metric: Metric) -> int:
-    """Sign of a change for the worse."""
-    return -1 if metric.higher_is_better else 1
+def _ids_of_level(baseline: str, level: BaselineLevel) -> list[int]:
+    """Returns the runs of a level that are branch:NAME or window:N, newest first."""
+    points, members = level.points, level.members
+    if baseline.startswith(WINDOW):
+        selected = members[-window_size(baseline) :]
+    else:
+        newest = points[members[-1]].source if members else None
+        selected = tuple(member for member in members if points[member].source == newest)
+    return [points[member].run_id for member in reversed(selected)]
+
+
+def _is_worse(metric: Metric, change: float) -> bool:
+    """Whether a change of a metric is one for the worse."""
+    return (change > 0) != metric.higher_is_better
 
 
 def _commit_of(point: SeriesPoint) -> Hashable:
@@ -408,16 +406,16 @@ def judge_all(
 
 def _mark_common_causes(comparisons: Sequence[MetricComparison]) -> list[MetricComparison]:
     """Marks what became worse with most series of its device, which are one observation of it."""
-    groups: dict[Hashable, list[bool]] = {}
-    for comparison in comparisons:
+    marked = list(comparisons)
+    groups: dict[Hashable, list[int]] = {}
+    for index, comparison in enumerate(comparisons):
         if comparison.group is not None:
-            groups.setdefault(comparison.group, []).append(_is_worse_alone(comparison))
-    marked = []
-    for comparison in comparisons:
-        worse = groups.get(comparison.group, [])
-        is_common = len(worse) >= LEAST_RUNS and 2 * sum(worse) > len(worse)
-        is_marked = is_common and comparison.group is not None and _is_worse_alone(comparison)
-        marked.append(replace(comparison, together=sum(worse)) if is_marked else comparison)
+            groups.setdefault(comparison.group, []).append(index)
+    for indices in groups.values():
+        worse = [index for index in indices if _is_worse_alone(comparisons[index])]
+        if len(indices) >= LEAST_RUNS and 2 * len(worse) > len(indices):
+            for index in worse:
+                marked[index] = replace(comparisons[index], together=len(worse))
     return marked
 
 
@@ -426,7 +424,7 @@ def _is_worse_alone(comparison: MetricComparison) -> bool:
     difference = comparison.difference
     if difference is None or difference.p_value > 1 - CONFIDENCE:
         return False
-    is_worse = (difference.change > 0) != comparison.candidate.higher_is_better
+    is_worse = _is_worse(comparison.candidate, difference.change)
     return is_worse and abs(math.expm1(difference.change)) > comparison.threshold
 
 
@@ -445,7 +443,7 @@ def _judge(
     limit, change = comparison.threshold, math.expm1(difference.change)
     is_real = p_value <= 1 - CONFIDENCE
     if is_real and abs(change) > limit:
-        is_worse = (change > 0) != comparison.candidate.higher_is_better
+        is_worse = _is_worse(comparison.candidate, change)
         verdict: Verdict = "regression" if is_worse else "improvement"
     else:
         verdict = "unchanged" if -limit <= low and high <= limit else "inconclusive"
@@ -468,7 +466,7 @@ def _judge_exact(comparison: MetricComparison) -> Judgement:
     change = comparison.change
     verdict: Verdict = "unchanged"
     if abs(change) > limit:
-        is_worse = (change > 0) != comparison.candidate.higher_is_better
+        is_worse = _is_worse(comparison.candidate, change)
         verdict = "regression" if is_worse else "improvement"
     finding = "the same" if change == 0 else f"another value, {_limit(limit, verdict)}"
     reason = f"exact, for it never varied: {finding}"

@@ -48,6 +48,11 @@ HIGHER_IS_BETTER: Final = frozenset(name for name, kind in METRICS.items() if ki
 HEADLINE: Final = "latency_ns"
 
 
+def worse_side(metric: str) -> int:
+    """Returns the sign of a change for the worse."""
+    return -1 if metric in HIGHER_IS_BETTER else 1
+
+
 def metric_label(name: str) -> str:
     """Names a metric in words; one of a newer etprof keeps its own name."""
     return METRICS[name].label if name in METRICS else name

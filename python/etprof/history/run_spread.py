@@ -18,9 +18,8 @@ from sqlalchemy import select, true
 
 from etprof.base.units import format_share
 from etprof.history.ingest import read_run_directory
-from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS
+from etprof.history.metric_names import HEADLINE, HIGHER_IS_BETTER, METRICS, worse_side
 from etprof.history.schema import (
-    OK,
     Acceptance,
     Alarm,
     Baseline,
@@ -28,7 +27,8 @@ from etprof.history.schema import (
     Metric,
     Run,
 )
-from etprof.history.selection import NEWEST_FIRST
+from etprof.history.selection import NEWEST_FIRST, SOUND, earlier_runs, sound_runs
+from etprof.statistics.departures import SeriesDeparture
 from etprof.statistics.device_noise import DeviceNoise
 from etprof.statistics.runs import (
     LEAST_DEVIATION,
@@ -89,6 +89,10 @@ class BaselineLevel:
     members: tuple[int, ...]
     """Indices of `points`."""
     spread: Spread
+    worse: int
+    """The sign of a change for the worse."""
+    threshold: float
+    """The smallest change that matters, in log units."""
     departure: Departure | None = None
     """Newest runs that were worse, until one is clearly back; of the candidate's commit too."""
 
@@ -108,24 +112,19 @@ class BaselineLevel:
     is_of_worse_state: bool = False
     """Whether the candidate is worse than both states, so that the worse one is its level."""
 
-    def of_state(self, log_value: float, worse: int, threshold: float) -> BaselineLevel:
-        """Returns the level that a value is judged by in a series of two states; else itself.
+    def of_state(self, log_value: float) -> BaselineLevel:
+        """Returns the level that a log value is judged by in a series of two states; else itself.
 
         What is worse than both states departs from the worse one, all else from the better one.
-
-        Args:
-            log_value: The value that is judged.
-            worse: The sign of a change for the worse.
-            threshold: The smallest change that matters, in log units.
         """
-        states = self.states
+        states, worse = self.states, self.worse
         if states is None or self.state_spread is None:
             return self
         ends = (states.lower, states.lower_level), (states.upper, states.upper_level)
         (better, _), (worst, worst_level) = ends if worse > 0 else ends[::-1]
 
         def is_beyond(value: float) -> bool:
-            return worse * (value - worst_level) > threshold
+            return worse * (value - worst_level) > self.threshold
 
         if is_beyond(log_value):
             outside = tuple(i for i in self.outside if is_beyond(self.points[i].log_value))
@@ -137,6 +136,19 @@ class BaselineLevel:
         if states.is_upper(log_value) == (worse > 0):
             chance = states.chance_of_stretch(self.outside, upper=worse > 0)
         return replace(self, members=better, spread=self.state_spread, state_chance=chance)
+
+    def departed(self, metric: str, log_value: float, change: float) -> SeriesDeparture:
+        """Returns a run's departure from this level, with those next before it on the same side.
+
+        Args:
+            metric: What is judged.
+            log_value: Of the run.
+            change: Of the run from the level, in log units.
+        """
+        is_worse = self.worse * change > 0
+        outside = self.outside if is_worse else self.better
+        logs = [point.log_value for point in self.points]
+        return SeriesDeparture(metric, logs, log_value, is_worse, outside, self.state_chance)
 
     @property
     def outside_runs(self) -> tuple[int, ...]:
@@ -183,8 +195,8 @@ def find_level(
     states = find_states(logs, {*marks.barred, *worse_runs, *departing})
     state_spread = None if states is None else moderated(states.squares, states.freedom, prior)
     return BaselineLevel(
-        points, level.members, level.spread, level.departure, level.outside, level.better,
-        marks.dependence, states, state_spread,
+        points, level.members, level.spread, worse, threshold, level.departure, level.outside,
+        level.better, marks.dependence, states, state_spread,
     )  # fmt: skip
 
 
@@ -247,7 +259,6 @@ class SeriesRuns:
         self, run: Run, points: Sequence[SeriesPoint], metric: str, threshold: float,
         barred: Collection[int] = (),
     ) -> BaselineLevel:  # fmt: skip
-        higher = METRICS[metric].higher_is_better if metric in METRICS else False
         accepted = self.accepted_runs(run.series)
         alarmed = self.alarmed_runs(run.series, metric)
         marks = RunMarks(
@@ -256,8 +267,10 @@ class SeriesRuns:
             barred=barred,
             dependence=self.noise(run).dependence,
         )
-        prior, worse = self.prior(run, metric), -1 if higher else 1
-        return find_level(points, marks, worse=worse, threshold=math.log1p(threshold), prior=prior)
+        return find_level(
+            points, marks, worse=worse_side(metric), threshold=math.log1p(threshold),
+            prior=self.prior(run, metric),
+        )  # fmt: skip
 
     def noise(self, run: Run, *, without_states: bool = False) -> DeviceNoise:
         """Returns what the device's runs before a run say of their noise.
@@ -274,7 +287,9 @@ class SeriesRuns:
             )
             logs = {
                 metric: {
-                    key: self._logs_before(key[0], group, run, metric, without_states)
+                    key: self._logs_before(
+                        key[0], group, run, metric, without_states=without_states
+                    )
                     for key, group in groups.items()
                 }
                 for metric, groups in metrics.items()
@@ -290,6 +305,7 @@ class SeriesRuns:
         group: Sequence[SeriesPoint],
         run: Run,
         metric: str,
+        *,
         without_states: bool,
     ) -> Sequence[float]:
         """Log values of a series' newest points before a run."""
@@ -334,7 +350,7 @@ class SeriesRuns:
 
     def _newest(self, run: Run, branch: str | None, metric: str) -> _BranchRuns:
         """Reads a series for many of its runs at a time, which is a query for all of them."""
-        points = self._points(_sound_runs(run.series, branch), metric, 2 * MOST_RUNS)
+        points = self._points(sound_runs(run.series, branch), metric, 2 * MOST_RUNS)
         return _BranchRuns(points, len(points) < 2 * MOST_RUNS)
 
     def _points(self, runs: _Runs, metric: str, limit: int) -> list[SeriesPoint]:
@@ -358,7 +374,9 @@ class SeriesRuns:
         spreads = []
         for name, group in self._of_device(run, metric).groups.items():
             spreads.append(
-                spread_of_neighbours(self._logs_before(name[0], group, run, metric, True))
+                spread_of_neighbours(
+                    self._logs_before(name[0], group, run, metric, without_states=True)
+                )
             )
         spreads_of_series = [spread for spread in spreads if spread is not None]
         calibrated = self._calibrated(run.device) if metric == HEADLINE else None
@@ -425,27 +443,9 @@ def may_be_baseline(run: Run, source: tuple[str | None, bool | None]) -> bool:
     return run_source[0] is None or run_source != source
 
 
-def earlier_runs(run: Run, branch: str | None) -> _Runs:
-    """Selects sound runs of a run's series on a branch, newest first; of its own, earlier ones."""
-    query = _sound_runs(run.series, branch).where(Run.id != run.id)
-    if branch == run.git_branch:
-        query = query.where(Run.measured_at <= run.measured_at)
-    return query
-
-
-def _sound_runs(series: str, branch: str | None) -> _Runs:
-    return (
-        select(Run.id, Run.git_commit, Run.git_dirty)
-        .where(Run.series == series, Run.status == OK, Run.wrong_outputs.is_(None))
-        .where(Run.git_branch.is_not_distinct_from(branch))
-        .order_by(*NEWEST_FIRST)
-    )
-
-
 def _measured_on(device: str) -> tuple[ColumnElement[bool], ...]:
     """Conditions of the sound runs of a device that were timed."""
-    sound = Run.status == OK, Run.wrong_outputs.is_(None)
-    return (Run.device == device, *sound, Run.representative == true())
+    return (Run.device == device, *SOUND, Run.representative == true())
 
 
 def _read_newest(session: Session, device: str) -> Mapping[str, _SeriesPoints]:

@@ -25,6 +25,8 @@ _SHOWN_NAMES: Final = 20
 _MOST_DIGITS: Final = 18
 """Of a run's number: those of a 64-bit integer."""
 NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
+SOUND: Final = (Run.status == OK, Run.wrong_outputs.is_(None))
+"""Conditions of a run whose times count."""
 
 
 def choose_runs(filters: Mapping[str, str]) -> Select[Run]:
@@ -37,6 +39,24 @@ def choose_runs(filters: Mapping[str, str]) -> Select[Run]:
         column = getattr(Run, FLAGS[flag])
         is_same = column.startswith(value, autoescape=True) if flag == "commit" else column == value
         query = query.where(is_same)
+    return query
+
+
+def sound_runs(series: str, branch: str | None) -> Any:  # noqa: ANN401 - a query of three columns
+    """Selects sound runs of a series on a branch, newest first."""
+    return (
+        select(Run.id, Run.git_commit, Run.git_dirty)
+        .where(Run.series == series, *SOUND)
+        .where(Run.git_branch.is_not_distinct_from(branch))
+        .order_by(*NEWEST_FIRST)
+    )
+
+
+def earlier_runs(run: Run, branch: str | None) -> Any:  # noqa: ANN401 - a query of three columns
+    """Selects sound runs of a run's series on a branch, newest first; of its own, earlier ones."""
+    query = sound_runs(run.series, branch).where(Run.id != run.id)
+    if branch == run.git_branch:
+        query = query.where(Run.measured_at <= run.measured_at)
     return query
 
 

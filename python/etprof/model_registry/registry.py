@@ -32,6 +32,8 @@ ENTRY_POINT_GROUP = "etprof.models"
 PATH_VARIABLE = "ETPROF_MODEL_PATH"
 FOLDER_PACKAGE = "etprof_model_folder_"
 """How the packages begin that folders of models are imported as; the folder's path follows."""
+_DIGEST = "__etprof_digest__"
+"""Attribute of such a package: a SHA-256 of the files that its modules were imported from."""
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
 _SHOWN_CLASSES = 3
@@ -101,12 +103,7 @@ class ModelSource:
         if self.is_saved_program:
             return hash_file(self.file)
         folder = self.file.resolve().parent
-        digest = hashlib.sha256()
-        for path in sorted({*folder.glob("*.py"), *folder.parent.glob("*.py")}):
-            if path.is_file():
-                digest.update(f"{path.relative_to(folder.parent).as_posix()}\0".encode())
-                digest.update(bytes.fromhex(hash_file(path)))
-        return digest.hexdigest()
+        return _hash_python_files(folder, folder.parent)
 
 
 def find_models() -> dict[str, ModelSource]:
@@ -227,18 +224,35 @@ def _import_file(file: Path) -> ModuleType:
     """Imports a Python file as a module of a package made of its folder.
 
     The package lets `model.py` import its neighbours with `from . import …`; no folder is added
-    to `sys.path`. Models that come with etprof keep the name they are installed under.
+    to `sys.path`. Models that come with etprof keep the name they are installed under. A file that
+    was edited since is imported again: a notebook lives longer than the code it profiles.
     """
     folder = file.resolve().parent
     if folder.parent in find_model_folders():
         return importlib.import_module(f"etprof.models.{folder.name}.{file.stem}")
     package_name = f"{FOLDER_PACKAGE}{folder.as_posix().encode().hex()}"
-    if package_name not in sys.modules:
+    digest = _hash_python_files(folder)
+    if getattr(sys.modules.get(package_name), _DIGEST, None) != digest:
         spec = importlib.util.spec_from_loader(package_name, loader=None, is_package=True)
         package = importlib.util.module_from_spec(cast("importlib.machinery.ModuleSpec", spec))
         package.__path__ = [str(folder)]
+        setattr(package, _DIGEST, digest)
+        for name in [n for n in sys.modules if n.startswith(f"{package_name}.")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
         sys.modules[package_name] = package
     return importlib.import_module(f"{package_name}.{file.stem}")
+
+
+def _hash_python_files(folder: Path, *further_folders: Path) -> str:
+    """Returns a SHA-256 of the names and contents of the Python files in the folders."""
+    digest = hashlib.sha256()
+    folders = (folder, *further_folders)
+    for path in sorted(path for one in folders for path in one.glob("*.py")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder.parent).as_posix()}\0".encode())
+            digest.update(bytes.fromhex(hash_file(path)))
+    return digest.hexdigest()
 
 
 def _find_class(

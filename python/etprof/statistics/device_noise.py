@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from etprof.statistics.dependence import estimate_dependence
+from etprof.statistics.runs import LEAST_DEVIATION
 from etprof.statistics.summary import robust_spread
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ _SCALES: Final = np.exp(np.linspace(np.log(0.25), np.log(30.0), 40))
 """In units of a series' robust spread."""
 _LOWER_QUARTILE: Final = 0.3186
 """Of the absolute values of a normal distribution, in its deviation."""
-_LEAST_SCALE: Final = 0.003
-"""No series is taken to vary less: clocks and page sizes round."""
 _CHANCE_SERIES: Final = 1.0
 """Series that may look as if their tails were heavy by chance."""
 _ROUNDS: Final = 100
@@ -135,11 +134,13 @@ class DeviceNoise:
         """
         from scipy.special import stdtr
 
+        if not self._has_tails:
+            return p_value
         common = self._common_tails
         if len(logs) < _LEAST_RUNS:
             chances = 2 * stdtr(_TAILS[:-1], -abs(change) / error)
             return float(common[:-1] @ chances + common[-1] * p_value)
-        likelihoods, scales = _likelihoods([self._repeated_departures(logs)])
+        likelihoods, scales = _likelihoods([_departures(logs)])
         weights = common[:, None] * np.exp(likelihoods[0] - likelihoods[0].max())
         weights /= weights.sum()
         chances = 2 * stdtr(_TAILS[:-1, None], -abs(change) / scales[0])
@@ -147,19 +148,25 @@ class DeviceNoise:
 
     @cached_property
     def _has_strays(self) -> bool:
+        """Whether runs stood out for the worse."""
         return self._count_strays(self._departures.units) >= _LEAST_STRAYS
+
+    @cached_property
+    def _has_tails(self) -> bool:
+        """Whether runs stood out to either side; a step of the level looks like tails otherwise."""
+        return self._count_strays(np.abs(self._departures.units)) >= _LEAST_STRAYS
 
     def _count_strays(self, units: NDArray[np.float64]) -> int:
         """How many runs stand out; `units` are their departures in units of spread, shape (runs,)."""
         return int(np.unique(self._departures.runs[units >= _STANDS_OUT]).size)
 
-    @property
+    @cached_property
     def _is_young(self) -> bool:
         runs = (sum(map(len, series.values())) for series in self._metrics.values())
         is_short = max(map(len, self._all_series), default=0) < _YOUNG
         return is_short and max(runs, default=0) < _KNOWN_RUNS
 
-    @property
+    @cached_property
     def _all_series(self) -> list[Sequence[float]]:
         return [logs for series in self._metrics.values() for logs in series.values()]
 
@@ -184,12 +191,12 @@ class DeviceNoise:
 
     def _scale(self, metric: str, logs: Sequence[float]) -> float:
         """Spread of one series' calm runs, moderated by that of its metric."""
-        shared = self._shared_scales.get(metric, _LEAST_SCALE)
+        shared = self._shared_scales.get(metric, LEAST_DEVIATION)
         if len(logs) < _LEAST_RUNS:
             return shared
         own_spread, count = _calm_spread(_departures(logs)), len(logs)
         squares = (count * own_spread**2 + _SHARED_RUNS * shared**2) / (count + _SHARED_RUNS)
-        return max(float(np.sqrt(squares)), _LEAST_SCALE)
+        return float(np.sqrt(squares))
 
     @cached_property
     def _shared_scales(self) -> dict[str, float]:
@@ -198,37 +205,15 @@ class DeviceNoise:
         for metric, series in self._metrics.items():
             departures = [_departures(logs) for logs in series.values()]
             if departures:
-                scales[metric] = max(_calm_spread(np.concatenate(departures)), _LEAST_SCALE)
+                scales[metric] = _calm_spread(np.concatenate(departures))
         return scales
-
-    def _repeated_departures(self, logs: Sequence[float]) -> NDArray[np.float64]:
-        """Departures of a series' runs, without a single stray where the device has shown no others.
-
-        Args:
-            logs: Five runs or more, oldest first.
-
-        Returns:
-            In log units, shape (runs,) or (runs - 1,).
-        """
-        departures = _departures(logs)
-        largest = int(np.argmax(np.abs(departures)))
-        is_stray = abs(departures[largest]) >= _STANDS_OUT * _calm_spread(departures)
-        # To either side: a run that is faster tells of the tails too.
-        strays = self._count_strays(np.abs(self._departures.units))
-        if strays >= _LEAST_STRAYS or not is_stray:
-            return departures
-        return np.delete(departures, largest)
 
     @cached_property
     def _common_tails(self) -> NDArray[np.float64]:
         """How common each of the tails is among the series, shape (tails,)."""
-        departures = [
-            self._repeated_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS
-        ]
+        departures = [_departures(logs) for logs in self._all_series if len(logs) >= _LEAST_RUNS]
         is_normal = np.where(np.isinf(_TAILS), 1.0, 0.0)
-        # Steps of a level look like tails too; strays beside no step do not.
-        strays = self._count_strays(np.abs(self._departures.units))
-        if not departures or strays < _LEAST_STRAYS:
+        if not departures:
             return is_normal
         logs = np.logaddexp.reduce(_likelihoods(departures)[0], axis=2)
         likely = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -247,7 +232,7 @@ def _calm_spread(departures: NDArray[np.float64]) -> float:
     Args:
         departures: In log units, shape (runs,).
     """
-    return max(float(np.quantile(np.abs(departures), 0.25)) / _LOWER_QUARTILE, _LEAST_SCALE)
+    return max(float(np.quantile(np.abs(departures), 0.25)) / _LOWER_QUARTILE, LEAST_DEVIATION)
 
 
 def _departures(logs: Sequence[float]) -> NDArray[np.float64]:
@@ -305,7 +290,7 @@ def _likelihoods(
 
     newest = [values[-_SERIES_RUNS:] for values in departures]
     counts = np.array([values.size for values in newest])[:, None, None]
-    scales = np.array([max(robust_spread(values), _LEAST_SCALE) for values in newest])
+    scales = np.array([max(robust_spread(values), LEAST_DEVIATION) for values in newest])
     scales = scales[:, None] * _SCALES
     # A run that a shorter series lacks has no departure, which adds nothing to either sum.
     values = np.zeros((len(newest), _SERIES_RUNS))

@@ -15,6 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from etprof.statistics.runs import LEAST_DEVIATION
+
 _LEAST_RUNS: Final = 8
 """Runs of a series in which states are looked for."""
 _LEAST_OF_STATE: Final = 3
@@ -27,8 +29,6 @@ _CERTAIN_CHANGES: Final = 8
 """Changes that make states of longer stays too."""
 _APART: Final = 5.0
 """Spreads within either state that the two are apart at least."""
-_LEAST_SPREAD: Final = 0.003
-"""No series is taken to vary less: clocks and page sizes round."""
 _NEWEST: Final = 100
 """The newest runs tell the states."""
 
@@ -106,7 +106,7 @@ def find_states(logs: Sequence[float], skipped: Collection[int] = ()) -> TwoStat
     low, high = (float(np.mean(group)) for group in groups)
     of_each = [float(np.sum((group - group.mean()) ** 2)) for group in groups]
     spread = max(
-        _LEAST_SPREAD,
+        LEAST_DEVIATION,
         *(
             math.sqrt(squares / (group.size - 1))
             for squares, group in zip(of_each, groups, strict=True)

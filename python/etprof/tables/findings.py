@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.commands import COMMAND, command_in, has_placeholder
-from etprof.base.text import command_line, kept_flags
+from etprof.analysis.findings.commands import command_in, has_placeholder
+from etprof.base.text import QUOTED_COMMAND, command_line, kept_flags
 from etprof.base.units import count_of, format_prediction, format_share, format_value
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables.table import Column, Table, estimate
@@ -212,7 +212,7 @@ def _is_new(finding: Finding, assessment: Assessment) -> bool:
     """Whether its commands can be pasted and are not the one that made this run."""
     manifest = assessment.run.manifest
     made_by = shlex.join(("etprof", *manifest.command[1:])) if manifest else ""
-    commands = COMMAND.findall(finding.action)
+    commands = QUOTED_COMMAND.findall(finding.action)
     return not any(has_placeholder(command) or command == made_by for command in commands)
 
 

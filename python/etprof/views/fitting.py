@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
+from etprof.base.text import QUOTED_COMMAND
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,7 +22,6 @@ LEFT_OUT: Final = "…"
 _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 """A line that people copy; in a sentence a command stands in backticks."""
 _SHELL_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
-_COMMAND_BETWEEN: Final = re.compile(r"""`etprof (?:[^`'"]|'[^']*'|"[^"]*")+`""")
 _AROUND: Final = " ();,."
 """What a command on its own line needs no longer of the sentence around it."""
 HELD: Final = "\0"
@@ -57,13 +58,13 @@ def _apart(paragraph: str, width: int) -> Iterator[tuple[str, bool]]:
         yield paragraph, True
         return
     start = 0
-    for command in _COMMAND_BETWEEN.finditer(paragraph):
+    for command in QUOTED_COMMAND.finditer(paragraph):
         if cell_len(command[0]) <= width:
             continue
         before = paragraph[start : command.start()].rstrip(_AROUND)
         if before.strip():
             yield (before if start == 0 else before.lstrip(_AROUND)), False
-        yield command[0].strip("`"), True
+        yield command[1], True
         start = command.end()
     tail = paragraph[start:]
     if start == 0 or tail.strip(_AROUND):
@@ -72,7 +73,7 @@ def _apart(paragraph: str, width: int) -> Iterator[tuple[str, bool]]:
 
 def _sentence_words(sentence: str) -> list[str]:
     """Splits a sentence at its blanks, but for those of a command."""
-    protected = _COMMAND_BETWEEN.sub(lambda command: command[0].replace(" ", HELD), sentence)
+    protected = QUOTED_COMMAND.sub(lambda command: command[0].replace(" ", HELD), sentence)
     return [word.replace(HELD, " ") for word in protected.split(" ")]
 
 

@@ -60,9 +60,7 @@ TEST(failure_of_a_folder_as_model) {
 TEST(failure_of_an_empty_model) {
     const ScratchFolder folder;
     const std::string path = folder.write("m.pte", "");
-    expect_failure(kModel,
-                   path + kNotAProgram + kExportAgain,
-                   {"--model", path});
+    expect_failure(kModel, path + kNotAProgram + kExportAgain, {"--model", path});
 }
 
 TEST(failure_of_a_text_as_model) {
@@ -104,9 +102,7 @@ TEST(failure_of_a_field_that_points_outside_the_file) {
     std::memcpy(&way_back, damaged.data() + root, sizeof way_back);
     damaged.replace(static_cast<std::size_t>(root - way_back + 6), 2, "\xF0\xFF");
     const std::string path = folder.write("m.pte", damaged);
-    expect_failure(kModel,
-                   path + kNotAProgram + kExportAgain,
-                   {"--model", path});
+    expect_failure(kModel, path + kNotAProgram + kExportAgain, {"--model", path});
 }
 
 TEST(failure_of_a_missing_data_file) {
@@ -122,7 +118,7 @@ TEST(failure_of_a_data_file_that_is_none) {
     expect_failure(kModel,
                    data +
                        " cannot be loaded (Failed to parse FlatTensor header with error code 32. "
-                       "File may be corrupt" +
+                       "File may be corrupt)" +
                        kExportAgain,
                    {"--model", program("external.pte"), "--data", data});
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EvidenceRow, Refusal, sum_ns
-from etprof.backends.registry import BY_NAME, DEFAULT
+from etprof.backends.registry import OPAQUE, backend_named
 from etprof.base.text import as_operand, command_line
 from etprof.base.units import count_of, format_duration
 from etprof.run.delegation import NO_REASON, NO_RULE, NOT_ASKED
@@ -179,7 +179,7 @@ def find_inexact(subject: Subject, finding: Finding) -> tuple[str, ...]:
     command = command_in(finding.action)
     exported = subject.insight.experiment.program.exported
     done = {rewrite.name for rewrite in exported.rewrites} if exported else set()
-    backend = BY_NAME[exported.backend if exported else DEFAULT]
+    backend = backend_named(exported.backend if exported else None)
     names = rewrites_in(command) if command else ()
     return tuple(name for name in names if name in backend.inexact_rewrites - done)
 
@@ -240,7 +240,8 @@ def _why_outside(subject: Subject, operator: str, details: Sequence[OperatorDeta
         dict.fromkeys(detail.row.base for detail, own_reason in pairs if own_reason == reason)
     )
     exported = subject.insight.experiment.program.exported
-    delegate = f"the {BY_NAME[exported.backend if exported else DEFAULT].title} delegate"
+    backend = backend_named(exported.backend if exported else None)
+    delegate = "the delegate" if backend is OPAQUE else f"the {backend.title} delegate"
     is_itself = names == [operator]
     becomes = "" if is_itself else f"becomes {_listed(names)}, which "
     verb = "has" if is_itself or len(names) == 1 else "have"

@@ -6,8 +6,8 @@ import re
 import shlex
 from typing import Final
 
-COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
-"""Its words may be quoted, and have backticks then."""
+from etprof.base.text import QUOTED_COMMAND
+
 _PLACEHOLDER: Final = re.compile(r"(?<=\s)(?:MODEL|RUN_DIR|FILE|CONFIG)\b")
 _BARE: Final = {"etprof export", "etprof profile", "etprof analyze", "etprof report"}
 _REWRITE: Final = "--rewrite"
@@ -15,7 +15,7 @@ _REWRITE: Final = "--rewrite"
 
 def command_in(text: str) -> str | None:
     """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
-    return next((c for c in COMMAND.findall(text) if not has_placeholder(c)), None)
+    return next((c for c in QUOTED_COMMAND.findall(text) if not has_placeholder(c)), None)
 
 
 def has_placeholder(command: str) -> bool:

@@ -109,10 +109,10 @@ def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torc
     value = node.meta["val"]
     is_tuple = isinstance(value, tuple | list)
     results = list(node.users) if is_tuple else [node]
-    halves = [tensor for tensor in (value if is_tuple else (value,)) if _is_half_value(tensor)]
-    if not halves:
+    halves = filter(_is_half_value, value if is_tuple else (value,))
+    half = next((halve.dtype for halve in halves), None)
+    if half is None:
         return
-    half = halves[0].dtype
     node.meta["val"] = type(value)(map(_float, value)) if is_tuple else _float(value)
     for result in results:
         if not _is_half_value(result.meta.get("val")) and is_tuple:
