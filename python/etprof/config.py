@@ -33,7 +33,7 @@ from etprof.base.limits import (
     USUAL_BLOCKS,
 )
 from etprof.base.records import SmeMode
-from etprof.base.text import suggest
+from etprof.base.text import join_names, suggest
 from etprof.base.units import first_texts
 from etprof.export.request import USUAL_PRECISION, ExportOptions, ExportRequest, split_precision
 from etprof.model_registry.registry import find_model
@@ -129,7 +129,7 @@ class TargetConfig(StrictModel):
         problems = []
         for name, field in TargetConfig.model_fields.items():
             if name not in takes and getattr(self, name) != field.default:
-                kinds = " and ".join(kind.name for kind in TARGETS if name in kind.takes)
+                kinds = join_names(kind.name for kind in TARGETS if name in kind.takes)
                 problems.append(f"{name} is for {kinds}, not for {self.kind}; leave it out")
         if problems:
             raise ValueError("; ".join(problems))
@@ -324,7 +324,7 @@ class Config(ProgramConfig, WholeModel):
         """Names settings that would have no effect on the target."""
         kind = kind_of(self.target.kind)
         if not kind.has_vector_lengths:
-            kinds = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+            kinds = join_names(kind.name for kind in TARGETS if kind.has_vector_lengths)
             for index, experiment in enumerate(self.experiments):
                 if experiment.sme_vector_bits is not None:
                     yield (
@@ -334,7 +334,7 @@ class Config(ProgramConfig, WholeModel):
         if self.measurement.instructions and self.generation is not None:
             yield "measurement.instructions: not of generations; name a method instead"
         elif self.measurement.instructions and not kind.policy.proves_instructions:
-            kinds = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+            kinds = join_names(kind.name for kind in TARGETS if kind.policy.proves_instructions)
             yield (
                 f"measurement.instructions is for {kinds}, not for {self.target.kind}; leave it out"
             )

@@ -38,5 +38,5 @@ def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (advice,) = (text for source, text in by_source.items() if "finding.action" in source)
     (command,) = (source for source in by_source if source.startswith("!etprof export"))
     assert f"`{command[1:]}`" in advice
-    assert "toy_cnn_xnnpack_fp32_rewritten.pte" in by_source[command]
+    assert "toy_cnn_xnnpack_fp32_kept_dimensions.pte" in by_source[command]
     assert "--against" in by_source[command]

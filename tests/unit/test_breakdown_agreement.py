@@ -27,7 +27,7 @@ SMALL = [*convolutions(2), *(Op("native_call_sigmoid.out", 1, number) for number
 """A hundred small operators, as of a GRU: 101 µs as recorded, and 99 µs of calls."""
 WAY_OUT = (
     "Measuring again does not change that. Judge changes by the latency, which is timed without "
-    "recording (`optimize`, `profile --against`), or profile a larger input, for which "
+    "recording (`optimize`, `profile --against`), or profile a larger batch, for which "
     "recording is a smaller part."
 )
 RECORDED = (

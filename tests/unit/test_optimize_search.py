@@ -491,12 +491,13 @@ def test_a_search_without_a_result_leaves_no_earlier_one(tmp_path: Path, *, hold
 
 
 def test_a_trial_is_one_line_with_its_result() -> None:
-    """Names of ten rewrites stood in each line, and no result in any."""
+    """Names of ten rewrites stood in each line, and no result in any; then two lines named none."""
     every = ["a", "b", "c", "d", "e"]
     assert describe_choice((), every) == "as it is"
     assert describe_choice(every, every) == "all rewrites"
     assert describe_choice(every[1:], every) == "without a"
-    assert describe_choice(every, [*every, *"wxyz"]) == "with 5 rewrites"
+    assert describe_choice(every, [*every, *"wxyz"]) == "without w, x, y and z"
+    assert describe_choice(every, [*every, *"uvwxyz"]) == "with a, b, c, d and e"
     assert describe_choice(every[:2], every, 2) == "with a and b, 2 layers in float32"
     made = Trial(
         rewrites=("a",), macs=1000, macs_without_sme2=100, delegate_calls=1, outside=2, snr_db=63.9,

@@ -184,3 +184,18 @@ def test_a_folder_that_is_named_keeps_the_files_of_both(folder: Path) -> None:
     request = ExportRequest("two/net.py:Net", outdir=folder / "out_Net" / "artifacts")
     assert request.files().pte.name == "Net_net_xnnpack_fp16.pte"
     assert "Net_net" in request.describe_holder()
+
+
+def test_programs_with_other_rewrites_do_not_replace_each_other(tmp_path: Path) -> None:
+    """Two commands that findings advised wrote one file."""
+    choices: list[tuple[str, ...]] = [(), ("all",), ("a",), ("b",), ("a", "b"), ("a", "c")]
+    requests = [
+        ExportRequest("toy_cnn", outdir=tmp_path, options=ExportOptions(rewrites=names))
+        for names in choices
+    ]
+    names = [request.files().pte.name for request in requests]
+    assert len(set(names)) == len(names)
+    assert names[:3] == [f"toy_cnn_xnnpack_fp16{kind}.pte" for kind in ("", "_rewritten", "_a")]
+    # AND the order in which they are named makes no other program
+    swapped = ExportOptions(rewrites=("b", "a"))
+    assert ExportRequest("toy_cnn", outdir=tmp_path, options=swapped).files().pte.name == names[4]

@@ -158,7 +158,7 @@ def test_two_states_are_told() -> None:
     slow = random.permutation([0, 0, 1] * 5) * 20
     assert two_states((100 + slow + random.normal(size=15)).tolist()) is not None
     assert (
-        "two states" in summarise_blocks([[v] for v in 100 + slow + random.normal(size=15)]).doubt
+        "two groups" in summarise_blocks([[v] for v in 100 + slow + random.normal(size=15)]).doubt
     )
     lone = sum(two_states(random.normal(size=20).tolist()) is not None for _ in range(500))
     assert lone / 500 <= 0.03

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.analysis.roofline import Roofs
+from etprof.base.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outl
     ]
     share = sum(share for _, share, _ in eligible)
     titles = (detail.row.backend.title for detail, _, _ in predictions)
-    backends = " and ".join(dict.fromkeys(titles))
+    backends = join_names(dict.fromkeys(titles))
     types = dict.fromkeys(
         prediction.packed_type for _, _, prediction in eligible if prediction.packed_type
     )

@@ -487,16 +487,16 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
         )
     if left_out.impossible:
         notes.append(
-            f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "
-            "time stamps that cannot be so: the ETDump is damaged; record it again"
+            f"{name}: {left_out.impossible} of {recorded} are left out everywhere: their time stamps "
+            "are impossible, so the ETDump is damaged; record it again"
         )
     if left_out.disturbed:
         where = ", ".join(str(launch + 1) for launch in left_out.disturbed_launches)
         launches = f" (operator launch {where})" if len(experiment.loaded.splits) > 1 else ""
         notes.append(
             f"{name}: {left_out.disturbed} of {recorded}{launches} are left out of the "
-            "per-operator breakdown, for they took far longer or shorter than the median, as when the "
-            "system steps in"
+            "per-operator breakdown: they took far longer or shorter than the median, as when another "
+            "process has the CPU"
         )
     if experiment.split.times and len(experiment.split.launches) == 1:
         notes.append(

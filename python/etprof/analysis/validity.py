@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
+from etprof.base.text import join_names
 from etprof.base.units import count_of, format_count, format_duration
 from etprof.statistics.effect import is_balanced
 from etprof.statistics.warmup import LEAST_SAMPLES, is_settled
@@ -88,14 +89,12 @@ class Validity:
     @property
     def objection(self) -> str:
         """What speaks against the verdict, as the end of a sentence; empty where nothing is known to."""
-        return " and ".join(
-            check.objection for check in self._failed if check.name not in _CANCELLED
-        )
+        return join_names(check.objection for check in self._failed if check.name not in _CANCELLED)
 
     @property
     def remark(self) -> str:
         """What was not met and leaves the verdict as it is, as a sentence's end; empty for nothing."""
-        return " and ".join(check.objection for check in self._failed if check.name in _CANCELLED)
+        return join_names(check.objection for check in self._failed if check.name in _CANCELLED)
 
     @property
     def _failed(self) -> list[ValidityCheck]:
@@ -107,13 +106,15 @@ class Validity:
     @property
     def badge(self) -> str:
         """The badge's text: what is violated, else what nobody knows."""
-        failed, unknown = (
-            ", ".join(check.name for check in self.checks if check.state == state)
-            for state in ("failed", "unknown")
-        )
+        failed = ", ".join(check.name for check in self.checks if check.state == "failed")
         if failed:
             return f"{'questionable, ' if self.objection else ''}not met: {failed}"
-        return f"not known: {unknown}" if unknown else "valid"
+        return f"not known: {', '.join(self.unknown)}" if self.unknown else "valid"
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The names of the conditions of which nothing is recorded."""
+        return tuple(check.name for check in self.checks if check.state == "unknown")
 
 
 def check_validity(baseline: Side, candidate: Side, outputs: Sequence[OutputCheck]) -> Validity:
@@ -256,7 +257,7 @@ def _check_frequency(launches: Sequence[LaunchRecord]) -> ValidityCheck:
     governors = {
         str(governor) for state in _states(launches) if (governor := state.get("governor"))
     }
-    by = f", governor {' and '.join(sorted(governors))}" if governors else ""
+    by = f", governor {join_names(sorted(governors))}" if governors else ""
     detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz{by}"
     return ValidityCheck(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)
 

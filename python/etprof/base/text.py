@@ -276,6 +276,16 @@ def _describe_bytes(raw: str) -> str:
     )
 
 
+def join_names(names: Iterable[str]) -> str:
+    """Returns names or clauses as a sentence has them; empty for none.
+
+    >>> join_names(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first_names, last = [*names] or [""]
+    return f"{', '.join(first_names)} and {last}" if first_names else last
+
+
 def command_line(*arguments: object) -> str:
     """Returns a command of etprof's as people paste it: each word quoted, a path never a flag."""
     # Paths that begin with a dash are those of the current folder, which have another spelling.

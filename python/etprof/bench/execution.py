@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
+from etprof.base.text import join_names
 from etprof.measuring.configured import measure_config
 from etprof.measuring.journal import describe_model, describe_session
 from etprof.measuring.plan import configured_experiments, configured_settings, configured_target
@@ -95,7 +96,7 @@ def _load_own(unit: Unit, program: Path, run: Path) -> Manifest | None:
     if manifest.model.sha256 != hash_file(program):
         different.append("program")
     if different:
-        raise UsageError(f"the earlier run is of another {' and '.join(different)}")
+        raise UsageError(f"the earlier run is of another {join_names(different)}")
     if manifest.status == "failed":
         raise UsageError("the earlier run failed")
     return manifest

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from etprof.statistics.two_samples import Spread
 
 USUAL_TOP = 12
-_MORE = "--full: classes, operators, every step, and the reservations about the result"
+_MORE = "--full: classes, operators, every step, and what limits the result"
 EXAMPLES = """\
 examples:
   etprof compare out_m/runs/android:android_off out_m/runs/android:android_sme2

@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from etprof.base.errors import BuildError, UsageError
+from etprof.base.text import join_names
 from etprof.base.units import count_of
 from etprof.cli.flags import FULL, JSON, RUNNER, SERIAL, add_flags
 from etprof.cli.output import answer
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.library is not None:
         given = [name for name, value in target_options.items() if value]
         if unused := [*(["target"] if arguments.target else []), *given]:
-            flags = " and ".join(f"--{name}" for name in unused)
+            flags = join_names(f"--{name}" for name in unused)
             raise UsageError(f"--library looks at one file alone; leave out {flags}")
         return _examine_library(arguments)
     if arguments.target:

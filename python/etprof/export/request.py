@@ -323,8 +323,19 @@ class ExportRequest:
         # Two of one precision may be measured in turns.
         scopes = ",".join(self.options.scopes).encode()
         kind = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
-        kind += "_rewritten" if self.options.rewrites else ""
+        kind += _kind_of_rewrites(self.options.rewrites)
         return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{kind}.pte")
+
+
+def _kind_of_rewrites(names: tuple[str, ...]) -> str:
+    """Tells programs with other rewrites apart, so that none replaces another."""
+    if not names:
+        return ""
+    if "all" in names:
+        return "_rewritten"
+    if len(names) == 1:
+        return f"_{names[0]}"
+    return f"_rewritten-{hashlib.sha256(','.join(sorted(names)).encode()).hexdigest()[:8]}"
 
 
 def identify_source(model: str) -> str:

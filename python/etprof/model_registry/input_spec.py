@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.errors import InputFileError, UsageError, first_line
 from etprof.base.files import hash_file, read_input
+from etprof.base.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -175,4 +176,4 @@ def _read_file(path: Path) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]
 
 def _kinds(values: Sequence[object]) -> str:
     names = sorted({type(value).__name__ for value in values})
-    return " and ".join(names) or "nothing"
+    return join_names(names) or "nothing"

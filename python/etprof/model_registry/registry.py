@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from etprof.base.errors import EtprofError, ExportError, UsageError
 from etprof.base.files import hash_file
-from etprof.base.text import command_line, suggest
+from etprof.base.text import command_line, join_names, suggest
 from etprof.base.units import count_of
 from etprof.model_registry import families
 
@@ -340,7 +340,7 @@ def _checked_class(
     missing = [method for method in _INTERFACE if method not in partly]
     kind = "" if partly else " is not a torch.nn.Module and"
     raise ExportError(
-        f"{origin}: class {value.__name__!r}{kind} lacks {' and '.join(missing)}{way_out}"
+        f"{origin}: class {value.__name__!r}{kind} lacks {join_names(missing)}{way_out}"
     )
 
 

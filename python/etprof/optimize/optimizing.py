@@ -18,6 +18,7 @@ from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.records import read_record
+from etprof.base.text import join_names
 from etprof.base.units import MISSING, count_of, format_duration, format_share, format_value
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles, parse_precision
@@ -396,11 +397,9 @@ def describe_choice(names: Sequence[str], every: Sequence[str], layers: int = 0)
         return f"as it is{mixed}"
     if not missing:
         return f"all rewrites{mixed}"
-    if len(chosen_names) <= _MOST_NAMED:
-        return f"with {' and '.join(chosen_names)}{mixed}"
-    if len(missing) <= _MOST_NAMED:
-        return f"without {' and '.join(missing)}{mixed}"
-    return f"with {count_of(len(chosen_names), 'rewrite')}{mixed}"
+    if len(chosen_names) <= max(_MOST_NAMED, len(missing)):
+        return f"with {join_names(chosen_names)}{mixed}"
+    return f"without {join_names(missing)}{mixed}"
 
 
 def _about(duration_s: float) -> str:

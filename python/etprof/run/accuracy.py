@@ -13,6 +13,7 @@ from math import log10
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.records import Count, Name, Record
+from etprof.base.text import join_names
 from etprof.base.units import (
     format_count,
     format_number,
@@ -307,7 +308,7 @@ def _judge(
     is_scored = parity.degenerate is None
     answer: Answer = "failed" if shortfalls else "passed" if is_scored else "unknown"
     unscored = f"output {parity.index} is not scored: of the reference, {parity.degenerate}"
-    reason = f"output {parity.index} has {' and '.join(shortfalls)}" if shortfalls else ""
+    reason = f"output {parity.index} has {join_names(shortfalls)}" if shortfalls else ""
     ratio = None if parity.snr_db is None or not is_scored else max(parity.snr_db, NO_LIKENESS_DB)
     return Verdict(
         question=question,

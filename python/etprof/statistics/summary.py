@@ -126,7 +126,9 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
     low, high = (middle + (end - middle) * wider for end in (interval.low, interval.high))
     doubt, assumes = "", ""
     if (states := two_states(medians)) or (states := _lasting_states(medians)):
-        doubt = f"launches are in two states, {states[0]} of {len(medians)} in the faster"
+        doubt = (
+            f"launch times fall into two groups, {states[0]} of {len(medians)} in the faster one"
+        )
     elif len(medians) < LEAST_TO_TELL:
         assumes = f"assuming independent launches (--blocks {LEAST_TO_TELL} or more checks that)"
         if alike > 0:

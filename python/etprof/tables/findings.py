@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.commands import command_in, has_placeholder
-from etprof.base.text import QUOTED_COMMAND, command_line, kept_flags
+from etprof.base.text import QUOTED_COMMAND, command_line, join_names, kept_flags
 from etprof.base.units import count_of, format_prediction, format_share, format_value
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables.table import Column, Table, estimate
@@ -254,7 +254,7 @@ def _search_for(
     ]
     if not any(gaps):
         return None
-    reason = " and ".join(filter(None, gaps))
+    reason = join_names(filter(None, gaps))
     command = command_line("optimize", *exported.model_words, "--dtype", exported.precision, *flags)
     return f"{reason}: `{command}` tries what changes that"
 

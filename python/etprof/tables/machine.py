@@ -40,7 +40,7 @@ PARTS: Final = Table(
             styles={"ok": "green", "missing": "red", "note": "yellow"},
         ),
         Column("detail", "string", title="found", says="What is there"),
-        Column("way_out", "string", says="How to get it"),
+        Column("way_out", "string", title="how to fix", says="How to get it"),
     ),
     says="A part of this machine that etprof uses.",
 )
@@ -64,7 +64,7 @@ EMULATOR_PARTS: Final = Table(
         Column("path", "string", title="where", of=lambda p: str(p.path) if p.path else None,
                is_whole=True, says="Missing where it is not there"),
         Column("problem", "string", of=lambda p: p.problem, says="What is wrong with it"),
-        Column("way_out", "string", of=lambda p: None if p.path else p.way_out,
+        Column("way_out", "string", title="how to fix", of=lambda p: None if p.path else p.way_out,
                says="How to get it, where it is missing"),
     ),
     says="A part of the emulator.",

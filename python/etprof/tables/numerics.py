@@ -123,7 +123,7 @@ def mode_table(gaps: NumericGaps) -> Table:
 
 
 def headline(gaps: NumericGaps) -> str:
-    """Says at which operator the program parts from eager first."""
+    """Says at which operator the program first differs from eager."""
     subject = f"{gaps.model} {gaps.precision} ({gaps.method}) on {gaps.platform}"
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
     clauses = [
@@ -134,7 +134,7 @@ def headline(gaps: NumericGaps) -> str:
     ]
     if not clauses:
         return f"{subject}: no operator adds more error than its precision explains"
-    return f"{subject} parts from eager first at {'; '.join(clauses)}"
+    return f"{subject} first differs from eager at {'; '.join(clauses)}"
 
 
 def _excess(row: OperatorGap) -> str:

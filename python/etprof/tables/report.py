@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
+from etprof.base.text import join_names
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.tables import (
     comparisons,
@@ -463,7 +464,7 @@ def _sme2_prediction(assessment: Assessment) -> Iterator[Section]:
         return
     prediction = predict_sme2(assessment.primary, run.loaded.peaks)
     if prediction is not None:
-        types = " and ".join(prediction.packed_types)
+        types = join_names(prediction.packed_types)
         types_note = f" (with SME2 their labels say {types})" if types else ""
         text = (
             "No experiment here had SME. On a CPU with SME2, "

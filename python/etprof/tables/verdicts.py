@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from etprof.analysis.findings.rules import RULES
 from etprof.analysis.validity import FALSE_VERDICTS, WARM_UP
 from etprof.base.records import SME_LABELS, SME_ON
-from etprof.base.text import clean, clean_data
+from etprof.base.text import clean, clean_data, join_names
 from etprof.base.units import (
     MISSING,
     count_of,
@@ -157,7 +157,19 @@ def describe_plainly(comparison: Comparison) -> str:
         meaning = ". Measure again when the device is quiet."
     if comparison.wrong:
         meaning = ", but the outputs are wrong, so their latency is meaningless."
-    return f"{changed} the median latency is {now} instead of {then}{meaning}"
+    return f"{changed} the median latency is {now} instead of {then}{meaning}{_bridge(comparison)}"
+
+
+def _bridge(comparison: Comparison) -> str:
+    """Says why the speedup is not the ratio of the two medians, where anybody would notice."""
+    effect, steady = comparison.latency, comparison.steady
+    if effect is None or effect.interval is None or effect.rests_on:
+        return ""
+    if steady is None or not steady.baseline or not steady.candidate:
+        return ""
+    if effect.interval.low <= steady.baseline / steady.candidate <= effect.interval.high:
+        return ""
+    return " The speedup is the median ratio of neighbouring launches, not the ratio of these two."
 
 
 def _what_changed(comparison: Comparison) -> str:
@@ -279,7 +291,7 @@ def _describe_interval(steady: BlockedMedian) -> str:
     """Says what the interval claims, and why it claims no more."""
     interval = steady.interval
     if interval is None:
-        return f"no interval of the median: {steady.doubt}"
+        return f"the median has no confidence interval: {steady.doubt}"
     between = format_interval(interval.low, interval.high)
     if steady.doubt:
         return f"interval of the median {between}, with less than 95 % confidence: {steady.doubt}"
@@ -323,7 +335,7 @@ def caution_of(comparison: Comparison) -> str:
         return ""
     remark = times.validity.remark
     if not remark:
-        return f"Conditions {times.validity.badge}"
+        return f"Conditions not checked: {join_names(times.validity.unknown)}"
     false, tested = FALSE_VERDICTS
     failed = {check.name for check in times.validity.checks if check.state == "failed"}
     is_unsettled = WARM_UP in failed
@@ -468,7 +480,7 @@ def describe_recorded(experiments: Iterable[ExperimentAnalysis]) -> str:
     ]
     if not factors:
         return ""
-    return f"Warning: these times and shares are of recorded inferences, {' and '.join(factors)}."
+    return f"Warning: these times and shares are of recorded inferences, {join_names(factors)}."
 
 
 def notes_of(assessment: Assessment) -> list[str]:

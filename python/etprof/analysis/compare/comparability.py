@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.launch_state import load_average
 from etprof.base.errors import UsageError
-from etprof.base.text import as_operand, clean, command_line
+from etprof.base.text import as_operand, clean, command_line, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -115,7 +115,7 @@ def _warmup(side: Side) -> str | None:
     steps = [f"{planned.warmup} inferences"]
     if planned.warmup_seconds is not None:
         steps.append(f"{planned.warmup_seconds:g} s")
-    return " and ".join([*steps, *(["until steady"] if planned.warmup_steady else [])])
+    return join_names([*steps, *(["until steady"] if planned.warmup_steady else [])])
 
 
 def _iterations(side: Side) -> str | None:
@@ -153,7 +153,7 @@ def _governor(side: Side) -> str | None:
     """What chose the cores' frequencies."""
     governors = {str(launch.state_before["governor"]) for launch in _launches(side)
              if launch.state_before and launch.state_before.get("governor")}  # fmt: skip
-    return " and ".join(sorted(governors)) or None
+    return join_names(sorted(governors)) or None
 
 
 def _runner(side: Side) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EvidenceRow, Refusal, sum_ns
 from etprof.backends.registry import OPAQUE, backend_named
-from etprof.base.text import as_operand, command_line
+from etprof.base.text import as_operand, command_line, join_names
 from etprof.base.units import count_of, format_duration
 from etprof.run.delegation import NO_REASON, NO_RULE, NOT_ASKED
 
@@ -224,8 +224,7 @@ def _located(name: str, details: Sequence[OperatorDetail]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """Returns the first names as a list in words."""
-    *first, last = names[:_SHOWN_NAMES]
-    return f"{', '.join(first)} and {last}" if first else last
+    return join_names(names[:_SHOWN_NAMES])
 
 
 def _why_outside(subject: Subject, operator: str, details: Sequence[OperatorDetail]) -> str:

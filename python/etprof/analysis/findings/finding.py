@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from etprof.analysis.findings.commands import command_in
 from etprof.analysis.split.operators import add_parts
 from etprof.backends.backend import CATEGORIES
+from etprof.base.text import join_names
 from etprof.base.units import (
     count_of,
     first_texts,
@@ -148,7 +149,7 @@ class Finding:
         """Says that its command costs accuracy; empty where it does not."""
         if not self.inexact_rewrites:
             return ""
-        names = " and ".join(self.inexact_rewrites)
+        names = join_names(self.inexact_rewrites)
         return f"{names} can cost accuracy: `optimize` measures how much, and decides"
 
     @property

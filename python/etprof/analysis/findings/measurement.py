@@ -19,6 +19,7 @@ from etprof.base.text import command_line
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
+from etprof.statistics.summary import LEAST_TO_TELL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,23 +93,31 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     return Finding(
         title="The measurement is noisy",
         severity="medium",
-        summary=f"{summary[0].upper()}{summary[1:]}. Intervals and verdicts allow for this noise.",
+        summary=f"{summary[0].upper()}{summary[1:]}. Intervals and verdicts allow for it.",
         evidence=(
-            EvidenceRow("spread of launches", format_share(noise.between)),
+            EvidenceRow(
+                "spread of launches (standard deviation ÷ mean)", format_share(noise.between)
+            ),
             EvidenceRow("spread inside a launch", format_share(noise.within)),
             EvidenceRow("second half of the launches", noise.trend),
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
         ),
         action=(
-            "close other programs, let the device cool, fix its power profile, and measure more "
-            "blocks"
+            "close other programs, let the device cool, and measure again with "
+            f"--blocks {_more_blocks(subject)}"
         ),
     )
 
 
+def _more_blocks(subject: Subject) -> int:
+    """Twice as many as were measured, and enough to tell whether launches depend on each other."""
+    metrics = subject.insight.experiment.metrics
+    return max(LEAST_TO_TELL, 2 * len(metrics.blocks) if metrics else 0)
+
+
 def _spread_text(things: str, spread: float) -> str:
-    return f"{things} vary by {format_share(spread)} (standard deviation ÷ mean)"
+    return f"{things} vary by {format_share(spread)}"
 
 
 def _thread_map(subject: Subject) -> ThreadMap | None:

@@ -16,6 +16,7 @@ from etprof.analysis.findings.finding import (
     sum_ns,
 )
 from etprof.base.records import SME_ON
+from etprof.base.text import join_names
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _no_speed_up(subject: Subject, routes: Sequence[str]) -> Finding | None:
     return Finding(
         f"{unit} {'ran' if proven else 'is named'}, but what it computes is hardly faster",
         "high",
-        f"{' and '.join(said)}, of {len(routes)}; together they are only "
+        f"{join_names(said)}, of {len(routes)}; together they are only "
         f"{format_ratio(change.speed_up)} as fast as without.",
         shapes if proven else count + shapes,
         (_change_row(f"operators on {unit}", change),),

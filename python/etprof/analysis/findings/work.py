@@ -208,7 +208,7 @@ def _several_delegates(subject: Subject) -> MethodReport | None:
     return report if any(operator.output_bytes for operator in report.operators) else None
 
 
-@rule("F23", "much data crosses the delegates' borders", _several_delegates, is_timed=False)
+@rule("F23", "much data crosses delegate boundaries", _several_delegates, is_timed=False)
 def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | None:
     """Results that leave a delegate, or come to it from outside, are written to planned memory."""
     crossing = _crossing(report)
@@ -219,7 +219,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
     remedy = find_remedy(subject, outside)
     return Finding(
-        title="Much data crosses the delegates' borders",
+        title="Much data crosses delegate boundaries",
         severity="note",
         summary=(
             f"{format_size(size)} of results, {format_share(size / total)} of all that operators "
@@ -227,7 +227,7 @@ def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | N
             "whole to memory and read again, and nothing is fused across."
         ),
         action=(
-            "have the operators between the delegate calls delegated, the largest borders first"
+            "have the operators between the delegate calls delegated, the largest boundaries first"
             f"{f' ({remedy.command})' if remedy.command else ''}; by bytes of the export's shapes, "
             "which say nothing of time"
         ),

@@ -89,5 +89,5 @@ class BreakdownAgreement:
         return (
             "Measuring again does not change that. Judge changes by the latency, which is timed "
             "without recording (`optimize`, `profile --against`), or profile a larger "
-            "input, for which recording is a smaller part."
+            "batch, for which recording is a smaller part."
         )
