@@ -445,3 +445,32 @@ def test_constants_of_two_foldings_are_told_apart() -> None:
     made = make(quantized("int8", model, inputs, *names), inputs, *names)
     assert made.outside == 0
     assert snr_db(eager(model, inputs), made.output) > 25
+
+
+# ---- views that are made of other views
+
+
+@pytest.mark.parametrize(
+    ("model", "rewrite", "outside"),
+    [
+        (parts(lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x)), "plain_views", "expand_copy"),
+        (parts(lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x)), "plain_broadcasts", "expand_copy"),
+        (parts(lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)), "plain_views", "split"),
+    ],
+    ids=["ones", "left out", "chunk"],
+)  # fmt: skip
+def test_a_rewrite_finds_the_views_that_a_view_is_made_of(
+    model: nn.Module, rewrite: str, outside: str
+) -> None:
+    """Alone it changed nothing and F5 said that no rewrite helps; with others it was not counted."""
+    inputs = (halves(1, 8, 6, 6).float(),)
+    plain, made = make(model, inputs), make(model, inputs, rewrite)
+    assert any(outside in node.operator for node in plain.report.operators if node.delegate is None)
+    assert not [node for node in made.report.operators if node.delegate is None]
+    assert made.rewriting.operators == {rewrite: 1}
+    assert snr_db(eager(model, inputs), made.output) > 100
+    traced = lowering.trace("forward", ExportMethod(model, inputs))
+    rewrites = BY_NAME[DEFAULT].exporter().rewrites()
+    assert rewrite in {
+        name for names in find_missed(traced, rewrites).of_traced.values() for name in names
+    }

@@ -351,7 +351,7 @@ def test_advice_on_norms_comes_from_this_export(tmp_path: Path) -> None:
     finding = fired(insight(tmp_path / "r", run))["F1"]
     assert finding.advice == (
         "No rewrite of etprof helps here: `native_layer_norm` at blocks.0.norm stays outside the "
-        "XNNPACK delegate: not supported by XNNPACK (what to do: `etprof docs findings`)"
+        "XNNPACK delegate: not supported by XNNPACK (what to do: `etprof docs F1`)"
     )
     assert finding.evidence[0].label == "blocks.0.norm"
     assert finding.time_ns == 100 * US

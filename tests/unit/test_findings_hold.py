@@ -404,7 +404,7 @@ def test_a_cause_without_a_rewrite_says_so_in_words(tmp_path: Path) -> None:
     assert found.advice == (
         "No rewrite of etprof helps here: `topk` of the model (2 times) at model.py:24 becomes "
         "where, any and eq, which have no operator in the XNNPACK delegate (what to do: `etprof "
-        "docs findings`)"
+        "docs F5`)"
     )
 
 

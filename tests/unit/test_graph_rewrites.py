@@ -111,6 +111,7 @@ SAME: list[tuple[str, tuple[Any, ...], dict[str, Any], set[str]]] = [
     ("aten.split.Tensor", (MATRIX, 2), {}, {"split"}),
     ("aten.unsqueeze.default", (MATRIX, 0), {}, {"unsqueeze"}),
     ("aten.unsqueeze.default", (MATRIX, -1), {}, {"unsqueeze"}),
+    ("aten.squeeze.default", (values(1, 3, 1),), {}, {"squeeze"}),
     ("aten.squeeze.dim", (values(1, 3, 1), 0), {}, {"squeeze"}),
     ("aten.squeeze.dim", (values(1, 3, 1), -2), {}, {"squeeze"}),
     ("aten.squeeze.dims", (values(1, 3, 1), [0, 1, -1]), {}, {"squeeze"}),

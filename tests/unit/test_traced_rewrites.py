@@ -11,6 +11,7 @@ from torch import nn
 from etprof.backends.xnnpack.program_rewrites import (
     FoldedBatchNorms,
     FoldedConstants,
+    PlainBroadcasts,
     find_constants,
 )
 from etprof.base.upstream_noise import quiet_upstream
@@ -161,3 +162,35 @@ class Large(nn.Module):
 
 def test_what_would_make_a_program_too_large_is_computed_each_time() -> None:
     assert FoldedConstants.find_places(trace(Large(), torch.zeros(2**22 + 1))) == []
+
+
+class Scaled(nn.Module):
+    """Squeeze and excitation as its authors wrote it, and other readers of one expand."""
+
+    def __init__(self, also: str = "") -> None:
+        super().__init__()
+        self.also = also
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> Any:  # noqa: ANN401
+        expanded = scale.expand_as(x)
+        if self.also == "output":
+            return x * expanded, expanded
+        if self.also == "both":
+            return expanded * x[:, :1].expand(x.shape)
+        if self.also == "alone":
+            return expanded + torch.broadcast_to(scale, x.shape)
+        return x * expanded
+
+
+@pytest.mark.parametrize(("also", "places"), [("", 1), ("output", 0), ("both", 2), ("alone", 1)])
+def test_operators_that_broadcast_need_no_expand(also: str, places: int) -> None:
+    """Of two expands that make the shape together, one stays."""
+    inputs = (torch.randn(2, 3, 4, 5), torch.randn(1, 3, 1, 1))
+    program = trace(Scaled(also), *inputs)
+    expected = program.module()(*inputs)
+    nodes = PlainBroadcasts.find_places(program)
+    assert len(nodes) == places
+    for node in nodes:
+        PlainBroadcasts.edit(program, node)
+    program.graph.lint()
+    torch.testing.assert_close(program.module()(*inputs), expected, rtol=0, atol=0)

@@ -98,7 +98,10 @@ def _describe(experiment: ExperimentAnalysis) -> str:
 
 
 def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
-    return folded_text(("Findings", "bold"), f", explained by `{groups[0].lead.guide_command}`")
+    return folded_text(
+        ("Findings", "bold"),
+        f", each explained by a command such as `{groups[0].lead.guide_command}`",
+    )
 
 
 def _finding(group: FindingGroup) -> FoldedText:

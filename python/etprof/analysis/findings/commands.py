@@ -10,12 +10,14 @@ from etprof.base.text import QUOTED_COMMAND
 
 _PLACEHOLDER: Final = re.compile(r"(?<=\s)(?:MODEL|RUN_DIR|FILE|CONFIG)\b")
 _BARE: Final = {"etprof export", "etprof profile", "etprof analyze", "etprof report"}
+_GUIDE: Final = "etprof docs"
 _REWRITE: Final = "--rewrite"
 
 
 def command_in(text: str) -> str | None:
-    """Returns the first command of etprof in a text that can be pasted; they stand between backticks."""
-    return next((c for c in QUOTED_COMMAND.findall(text) if not has_placeholder(c)), None)
+    """Returns the first command in a text that can be pasted and changes or measures something."""
+    commands = QUOTED_COMMAND.findall(text)
+    return next((c for c in commands if not (has_placeholder(c) or c.startswith(_GUIDE))), None)
 
 
 def has_placeholder(command: str) -> bool:

@@ -169,8 +169,8 @@ class Finding:
 
     @property
     def guide_command(self) -> str:
-        """The command that prints that page where no docs are at hand."""
-        return f"etprof docs {GUIDE.rpartition('/')[2].removesuffix('.md')}"
+        """The command that prints what the guide says of this finding."""
+        return f"etprof docs {self.rule}"
 
 
 @dataclass(frozen=True)

@@ -403,6 +403,7 @@ class PlainViews(GraphRewrite):
             "aten.split_with_sizes.default": cls._split,
             "aten.split.Tensor": cls._split,
             "aten.unsqueeze.default": cls._unsqueeze,
+            "aten.squeeze.default": cls._squeeze,
             "aten.squeeze.dim": cls._squeeze,
             "aten.squeeze.dims": cls._squeeze,
             "aten.expand.default": cls._expand,
@@ -452,10 +453,11 @@ class PlainViews(GraphRewrite):
         return _reshape(value, shape)
 
     @staticmethod
-    def _squeeze(value: Tensor, dim: int | Sequence[int]) -> Any:  # noqa: ANN401
+    def _squeeze(value: Tensor, dim: int | Sequence[int] | None = None) -> Any:  # noqa: ANN401
         if not _is_static(value):
             return NotImplemented
-        dims = [axis % value.dim() for axis in ([dim] if isinstance(dim, int) else dim)]
+        axes = range(value.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+        dims = [axis % value.dim() for axis in axes]
         shape = [size for axis, size in enumerate(value.shape) if not (axis in dims and size == 1)]
         return _reshape(value, shape)
 

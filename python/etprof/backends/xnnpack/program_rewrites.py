@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 _BATCH_NORM: Final = "aten.batch_norm.default"
 _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
+_EXPANDS: Final = (
+    "aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
+)  # fmt: skip
+_BROADCASTING: Final = (
+    "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor",
+)  # fmt: skip
 _SAME_VALUE: Final = frozenset(
     {"aten.lift_fresh_copy.default", "aten.detach.default", "aten.detach_.default",
      "aten.alias.default"}
@@ -208,6 +214,55 @@ def _is_foldable(node: torch.fx.Node) -> bool:
     return is_own and is_fixed and not node.is_impure()
 
 
+class PlainBroadcasts(ProgramRewrite):
+    """Values that are expanded for operators that broadcast them anyway."""
+
+    name = "plain_broadcasts"
+    changes = "an expand that only sums, differences, products and quotients read is left out"
+    legal = "these operators broadcast the value to the same shape themselves"
+    rests_on = "XNNPACK's partitioner takes operators that broadcast, and no expand"
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Says which of the operators that it looks for PyTorch lacks."""
+        missing = [name for name in (*_EXPANDS, *_BROADCASTING) if find_overload(name) is None]
+        return f"PyTorch has no {', '.join(missing)}" if missing else None
+
+    @classmethod
+    def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+        """Returns expands of which every reader has the same result without them, all taken together."""
+        places: list[torch.fx.Node] = []
+        for node in program.graph.nodes:
+            if _is(node, *_EXPANDS) and all(
+                cls._broadcasts(reader, {*places, node}) for reader in node.users
+            ):
+                places.append(node)
+        return places
+
+    @staticmethod
+    def _broadcasts(reader: torch.fx.Node, expands: set[torch.fx.Node]) -> bool:
+        """Whether a reader's result has the same shape without these expands."""
+        import torch
+
+        if not _is(reader, *_BROADCASTING):
+            return False
+        operands: list[Any] = [node for node in reader.args[:2] if isinstance(node, torch.fx.Node)]
+        sources: list[Any] = [node.args[0] if node in expands else node for node in operands]
+        shapes = [tuple(node.meta["val"].shape) for node in (*sources, reader)]
+        if not all(isinstance(size, int) for shape in shapes for size in shape):
+            return False
+        rank = len(shapes[-1])
+        aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes[:-1]]
+        # The reader's trace has checked that the sizes agree.
+        return tuple(map(max, *aligned)) == shapes[-1] if len(aligned) > 1 else False
+
+    @classmethod
+    def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
+        """Gives the readers what was expanded."""
+        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+        program.graph.erase_node(node)
+
+
 class StaticConvolutions(QuantizationRewrite):
     """Convolutions whose inputs would be quantised anew in each inference."""
 
@@ -264,4 +319,6 @@ def _is_dynamic(node: torch.fx.Node) -> bool:
     return any(hasattr(number, "op") for number in numbers)
 
 
-PROGRAM_REWRITES: Final = (FoldedBatchNorms, FoldedConstants, StaticConvolutions)
+PROGRAM_REWRITES: Final = (
+    FoldedBatchNorms, FoldedConstants, PlainBroadcasts, StaticConvolutions,
+)  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch._guards import detect_fake_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.backends.registry import BY_NAME
 from etprof.backends.rewrite import (
@@ -151,10 +152,11 @@ def _rewrite(
         replacements = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
         names |= dict.fromkeys(replacements, rewrite.name)
         table |= replacements
-    replaced = Counter(names[node.target] for node in _find_places(program, table))
+    replaced = Counter[str]()
     for rewrite in rewrites:
         if issubclass(rewrite, ProgramRewrite):
             replaced += _edit(program, rewrite)
+    replaced += Counter(names[target] for _, target in _find_places(program, table))
     if not replaced:
         return program, replaced
     try:
@@ -185,8 +187,11 @@ def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
 
 def _find_places(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
-) -> Iterator[torch.fx.Node]:
-    """Yields the nodes that would be replaced; tries it on values without data."""
+) -> Iterator[tuple[torch.fx.Node, Any]]:
+    """Yields the nodes that would be replaced, and the operator that is; tries it without data.
+
+    A view such as `chunk` or `expand_as` is made of other operators, and retracing meets those.
+    """
 
     def value_of(node: torch.fx.Node) -> Any:  # noqa: ANN401 - whatever it gives
         return node.meta.get("val")
@@ -194,11 +199,48 @@ def _find_places(
     values = [value_of(node) for node in program.graph.nodes]
     with detect_fake_mode(values) or nullcontext():
         for node in program.graph.nodes:
-            if node.target not in table:
+            is_composite = _is_composite_view(node.target)
+            if node.target not in table and not is_composite:
                 continue
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
-            if table[node.target](*args, **kwargs) is not NotImplemented:
-                yield node
+            if not is_composite:
+                if table[node.target](*args, **kwargs) is not NotImplemented:
+                    yield node, node.target
+                continue
+            with _ReplacementProbe(table) as probe:
+                node.target(*args, **kwargs)
+            yield from ((node, target) for target in dict.fromkeys(probe.replaced))
+
+
+def _is_composite_view(target: object) -> bool:
+    """Whether PyTorch's retracing makes other operators of it, whatever the table has.
+
+    Composites that are no views, such as `linear`, it keeps.
+    """
+    return isinstance(target, torch._ops.OpOverload) and target.is_view and target._can_decompose()
+
+
+class _ReplacementProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tries replacements on the operators that a composite one is made of."""
+
+    def __init__(self, table: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.table = table
+        self.replaced: list[torch._ops.OpOverload] = []
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Notes the operator where it would be replaced, and computes it as it is."""
+        del types
+        kwargs = kwargs or {}
+        if func in self.table and self.table[func](*args, **kwargs) is not NotImplemented:
+            self.replaced.append(func)
+        return func(*args, **kwargs)
 
 
 def find_missed(
@@ -213,7 +255,7 @@ def find_missed(
                 nodes = rewrite.named(rewrite.find_places)(program)
             else:
                 table = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
-                nodes = list(_find_places(program, table))
+                nodes = list(dict.fromkeys(node for node, _ in _find_places(program, table)))
         except ExportError as error:
             failed[rewrite.name] = str(error)
             continue
