@@ -185,7 +185,7 @@ HOST: dict[str, Row] = {
     "profile net.py:Net --input 1x3x224x224 --input int64:1x17": Row("host"),
     "profile toy_cnn --input 4x3x32x32": Row("host"),
     "docs PAGE": Row("host", "docs own_model"),
-    "docs findings": Row("host"),
+    "docs F5": Row("host"),
     "export my_model.py:Net --quantize int8 --scope '*=fp32,encoder=int8_dynamic'": Row("host"),
     "export my_model.py:Net --dtype 8da4w_b32 --scope 'head=fp32,blocks.0.*=8da4w_b64'": Row(
         "host"
