@@ -241,7 +241,7 @@ def test_a_dry_run_lists_what_would_be_tried_and_writes_nothing(tmp_path: Path) 
 def test_flags_of_a_target_are_refused_without_one(tmp_path: Path, flag: str) -> None:
     done = etprof(tmp_path, "optimize", "toy_cnn", flag, 3)
     assert done.exit_code == 2
-    assert f"{flag} is for --target" in done.stderr
+    assert f"{flag} is for measuring: add --target" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -48,12 +48,12 @@ MISTAKES = {
     "missing input": (
         ("profile", "text.pte", "--inputs", "no.bin"),
         4,
-        "no.bin does not exist; check the path after --inputs or --data",
+        "no.bin does not exist; give --inputs and --data files; --input takes a shape",
     ),
     "missing data": (
         ("profile", "text.pte", "--data", "no.ptd"),
         4,
-        "no.ptd does not exist; check the path after --inputs or --data",
+        "no.ptd does not exist; give --inputs and --data files; --input takes a shape",
     ),
     "unknown precision": (
         ("export", "toy_cnn", "--dtype", "fp17"),

@@ -32,7 +32,7 @@ WRONG = {
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
     "profile": "give one model, as in `etprof profile toy_cnn`",
     "profile ToyCNN": "no model is called 'ToyCNN'; did you mean 'toy_cnn'? known: decoder, ",
-    "profile net.pt": "no model is called 'net.pt'; a program's name ends in .pte, a model's file in",
+    "profile net.pt": "no model is called 'net.pt'; a model's file ends in .py or .pt2 (torch.export.save); weights are for --weights, beside the model; known: ",
     "profile x.pte --dtype fp32": "--dtype is for a model's name; x.pte is already exported",
     "profile x.pte --export": "--export is for a model's name; x.pte is already exported",
     "profile toy_cnn --runner r": "--runner: there is no runner at r; leave it out: the target has its own",

@@ -100,3 +100,30 @@ def test_a_history_that_git_will_show_is_announced(
     monkeypatch.delenv(VARIABLE)
     (tmp_path / "inner" / DEFAULT_STORE).touch()
     assert not is_new_in_git()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["profile", "Net"], "no model is called 'Net'; did you mean 'net.py:Net'? known: "),
+        (["profile", "make_net"], "did you mean 'net.py:make_net'?"),
+        (["export", "net.pte"], "net.pte is exported already; name the model that it was made of"),
+        (["optimize", "net.pte"], "net.pte is exported already; name the model that it was made of"),
+        (["profile", "net.pt2:Net"], "net.pt2 is one model, without classes: leave out :Net"),
+        (["profile", "net.py:Net", "--inputs", "1x3x8x8"],
+         "1x3x8x8 does not exist; give --inputs and --data files; --input takes a shape"),
+        (["optimize", "toy_cnn", "--threads", "2"],
+         "--threads is for measuring: add --target, such as --target local, or leave it out"),
+    ],
+)  # fmt: skip
+def test_what_was_meant_is_in_the_answer(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A third newcomer typed these."""
+    (tmp_path / "net.py").write_text("class Net: ...\n\n\ndef make_net(): ...\n")
+    for name in ("net.pte", "net.pt2"):
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert main(words) in {2, 4}
+    assert message in capsys.readouterr().err

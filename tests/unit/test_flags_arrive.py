@@ -69,5 +69,5 @@ def test_a_search_by_times(
 def test_what_is_of_a_target_needs_one(tmp_path: Path, optimizer: Recorder, flag: str) -> None:
     done = etprof(tmp_path, *WORDS, flag, "3")
     assert done.exit_code == 2
-    assert f"{flag} is for --target" in done.stderr
+    assert f"{flag} is for measuring: add --target" in done.stderr
     assert optimizer.arguments == ()

@@ -174,7 +174,9 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     fields = {name: getattr(arguments, name) for name in ("serial", "runner")}
     for name, value in {**fields, "threads": arguments.threads, "blocks": arguments.blocks}.items():
         if value is not None and arguments.target is None:
-            raise UsageError(f"--{name} is for --target; name one, or leave it out")
+            raise UsageError(
+                f"--{name} is for measuring: add --target, such as --target local, or leave it out"
+            )
     if arguments.target is None:
         return Optimizer(request, folder, arguments.tolerance, arguments.budget, say).run()
     from etprof.config import TargetConfig

@@ -260,7 +260,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
             find_model(split_precision(name)[0])
     for path in filter(None, (*arguments.inputs, arguments.data)):
-        check_file(path, "check the path after --inputs or --data")
+        check_file(path, "give --inputs and --data files; --input takes a shape")
     if arguments.etrecord is not None:
         check_file(arguments.etrecord, "check the path after --etrecord")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from etprof.base.errors import EtprofError, ExportError, UsageError
-from etprof.base.files import hash_file
+from etprof.base.files import hash_file, read_bounded
 from etprof.base.text import command_line, join_names, suggest
 from etprof.base.units import count_of
 from etprof.model_registry import families
@@ -36,7 +36,12 @@ _DIGEST = "__etprof_digest__"
 """Attribute of such a package: a SHA-256 of the files that its modules were imported from."""
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
+_WEIGHTS = frozenset({".pt", ".pth", ".ckpt", ".bin", ".safetensors"})
 _SHOWN_CLASSES = 3
+_MOST_SEARCHED = 100
+"""Files of a folder, for a class whose file was left out."""
+_LARGEST_SEARCHED = 2**20
+"""Bytes of such a file; source files are far smaller."""
 _SAVED: Final = ".pt2"
 _INTERFACE = ("get_eager_model", "get_example_inputs")
 
@@ -133,6 +138,7 @@ def find_model(name: str) -> ModelSource:
         return ModelSource(Path(name).stem, name, _existing(name))
     models = find_models()
     if name not in models:
+        _refuse_other_files(name)
         names = ", ".join(models)
         hint = _hint(name, models)
         raise UsageError(
@@ -142,16 +148,48 @@ def find_model(name: str) -> ModelSource:
     return models[name]
 
 
+def _refuse_other_files(name: str) -> None:
+    """Raises UsageError for a program, and for a class of a file that has none."""
+    file, colon, class_name = name.rpartition(":")
+    if colon and file.endswith(_SAVED):
+        raise UsageError(f"{file} is one model, without classes: leave out :{class_name}")
+    if name.endswith(".pte") and Path(name).is_file():
+        msg = f"{name} is exported already; name the model that it was made of"
+        raise UsageError(f"{msg}, such as path/to/file.py:Class")
+
+
 def _hint(name: str, models: Iterable[str]) -> str:
     """Says what may have been meant: a model, whatever its spelling, or a file."""
-    if Path(name).exists() or Path(name).suffix in (".pt", ".pth", ".onnx", ".safetensors"):
+    if Path(name).suffix in _WEIGHTS:
+        return (
+            "a model's file ends in .py or .pt2 (torch.export.save); weights are for --weights, "
+            "beside the model; "
+        )
+    if Path(name).exists() or Path(name).suffix == ".onnx":
         return "a program's name ends in .pte, a model's file in .py or .pt2 (torch.export.save); "
+    file = _file_with_class(name)
+    if file is not None:
+        return f"did you mean '{file}:{name}'? "
     name = _EXECUTORCH_NAMES.get(name, name)
     if name in families.executorch_names():
         return f"did you mean 'executorch:{name}'? "
     plain = {re.sub(r"[\W_]", "", model).lower(): model for model in models}
     close = difflib.get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
     return f"did you mean {plain[close[0]]!r}? " if close else ""
+
+
+def _file_with_class(name: str) -> Path | None:
+    """Returns a Python file of this folder that defines a class or function of that name."""
+    definition = re.compile(rf"^(?:class|def) {re.escape(name)}\b", re.MULTILINE)
+    for path in sorted(Path().glob("*.py"))[:_MOST_SEARCHED]:
+        try:
+            text = read_bounded(path, _LARGEST_SEARCHED).decode("utf-8", "replace")
+        except OSError:
+            # It is a hint only: what cannot be read has none.
+            continue
+        if definition.search(text):
+            return path
+    return None
 
 
 def load_model(name: str, inputs: Sequence[str] = ()) -> EagerModelBase:

@@ -530,7 +530,7 @@ def describe_program(
     """
     check_file(model, "`etprof export MODEL` makes a program")
     for path in (*inputs, *((data,) if data else ())):
-        check_file(path, "check the path after --inputs or --data")
+        check_file(path, "give --inputs and --data files; --input takes a shape")
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)
     if manifest is None:
