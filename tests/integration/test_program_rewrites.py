@@ -474,3 +474,17 @@ def test_a_rewrite_finds_the_views_that_a_view_is_made_of(
     assert rewrite in {
         name for names in find_missed(traced, rewrites).of_traced.values() for name in names
     }
+
+
+def test_views_of_dynamic_shapes_are_left_alone() -> None:
+    """Looking at them must not fix the size that the model leaves open."""
+    model = parts(lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x) + x.chunk(2, 1)[0].sum())
+    inputs = (torch.randn(2, 8, 6, 6),)
+    shapes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    traced = torch.export.export(model, inputs, dynamic_shapes=shapes)
+    before = dict(traced.range_constraints)
+    missed = find_missed(traced, BY_NAME[DEFAULT].exporter().rewrites())
+    assert "expand_as" not in missed.of_traced
+    assert missed.failed == {}
+    assert traced.range_constraints == before
+    assert traced.module()(torch.randn(5, 8, 6, 6)).shape == (5, 8, 6, 6)

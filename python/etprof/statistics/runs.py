@@ -285,6 +285,7 @@ class _LevelWalk:
         self._values: deque[float] = deque(maxlen=_SPREAD_RUNS)
         self._before = (0.0, 0.0)
         self._better: list[tuple[int, float]] = []
+        self._accepted: float | None = None
 
     @property
     def outside(self) -> list[int]:
@@ -302,7 +303,8 @@ class _LevelWalk:
         self._outside = [*self._outside, (index, value)] if side == self._worse else []
         if index in self._marks.accepted and (is_alarmed or side == self._worse):
             self._begin_level([(index, value)])
-        elif is_alarmed and self._values and not self._is_returning(value):
+            self._accepted = value
+        elif is_alarmed and self._values and not self._is_answered(value):
             self._better = []
             self._depart(index, value)
         elif self._was_level_chance():
@@ -322,9 +324,17 @@ class _LevelWalk:
             return False
         return self.departure is None and not {*self.outside} & {*self._marks.barred}
 
-    def _is_returning(self, value: float) -> bool:
-        """Whether a run was called worse only since others were, and lies near the level itself."""
-        return self.departure is not None and self.departure.is_near_level(value)
+    def _is_answered(self, value: float) -> bool:
+        """Whether a run that was called worse is so no more.
+
+        It was called so only since others were, and lies near the level itself; or it is no worse
+        than what was accepted, as a rerun that came before the acceptance.
+        """
+        if self.departure is not None:
+            return self.departure.is_near_level(value)
+        if self._accepted is None:
+            return False
+        return self._worse * (value - self._accepted) <= self._threshold / 2
 
     def _is_back(self, value: float) -> bool:
         """Whether a run of the level may be taken for one, after others that were worse."""
@@ -352,7 +362,7 @@ class _LevelWalk:
         self._outside = []
         self.members.clear()
         self._values.clear()
-        self._better, self.departure = [], None
+        self._better, self.departure, self._accepted = [], None, None
         for index, value in runs:
             self._take(index, value)
 

@@ -207,6 +207,9 @@ def _find_places(
                 if table[node.target](*args, **kwargs) is not NotImplemented:
                     yield node, node.target
                 continue
+            if not _are_static((args, kwargs)):
+                # To compute with symbols is to constrain them.
+                continue
             with _ReplacementProbe(table) as probe:
                 node.target(*args, **kwargs)
             yield from ((node, target) for target in dict.fromkeys(probe.replaced))
@@ -218,6 +221,15 @@ def _is_composite_view(target: object) -> bool:
     Composites that are no views, such as `linear`, it keeps.
     """
     return isinstance(target, torch._ops.OpOverload) and target.is_view and target._can_decompose()
+
+
+def _are_static(values: object) -> bool:
+    """Whether tensors and numbers, nested as arguments are, have known sizes and values."""
+    return not any(
+        isinstance(number, torch.SymInt)
+        for value in torch.utils._pytree.tree_leaves(values)
+        for number in (value.shape if isinstance(value, torch.Tensor) else (value,))
+    )
 
 
 class _ReplacementProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
