@@ -65,5 +65,5 @@ def test_a_command_repeats_what_the_program_was_made_of(tmp_path: Path) -> None:
     found = fired(describe_run(analyze_run(LoadedRun.load(path))))["F5"]
     assert (
         "`etprof export net.py:Net --input 1x8x200 --input ids=ids.npy --weights 'my weights.pt' "
-        "--dtype fp16 --channels-last --scope head=fp32 --rewrite plain_views,half_activations`"
+        "--dtype fp16 --channels-last --scope head=fp32 --rewrite half_activations,plain_views`"
     ) in found.action

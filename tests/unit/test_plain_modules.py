@@ -367,7 +367,7 @@ def test_a_module_beside_others_has_the_same_weights_each_time(tmp_path: Path) -
 def test_inputs_that_the_model_cannot_take_are_those_of_the_command_line() -> None:
     """A newcomer's own `--input 1x9x200` was called the model's example inputs."""
     method = ExportMethod(nn.Linear(3, 2), (torch.zeros(1, 4),))
-    with pytest.raises(ExportError, match=r"^the model fails on the inputs of --input: Runtime"):
+    with pytest.raises(UsageError, match=r"^the model fails on the inputs of --input: Runtime"):
         run_reference(method, torch.float32, ["1x4"])
     with pytest.raises(ExportError, match=r"^the model fails on its own example inputs: Runtime"):
         run_reference(method, torch.float32)
@@ -405,7 +405,7 @@ def test_inputs_of_another_kind_or_shape_are_answered_with_those_that_fit(
 ) -> None:
     """Only PyTorch's message was printed, about scalar types and indices."""
     assert describe_fitting("net.py:Net", module, given) == f"; it takes {fitting}"
-    with pytest.raises(ExportError, match=f"; it takes {fitting}$"):
+    with pytest.raises(UsageError, match=f"; it takes {fitting}$"):
         run_reference(ExportMethod(module, (torch.zeros(2, 2, 2),)), torch.float32, given, "m")
 
 

@@ -119,7 +119,7 @@ def command_for(
     subject: Subject, causes: Sequence[Cause], *, also: Sequence[str] = ()
 ) -> str | None:
     """Returns the command that exports with the rewrites for `causes`; None where there are none."""
-    names = dict.fromkeys([*(name for cause in causes for name in cause.rewrites), *also])
+    names = {*(name for cause in causes for name in cause.rewrites), *also}
     if not names:
         return None
     program = subject.insight.experiment.program
@@ -133,7 +133,8 @@ def command_for(
     )
     dtype = ["--dtype", program.precision] if program.precision else []
     options = exported.option_words if exported else ()
-    rewrites = ",".join(dict.fromkeys([*before, *names]))
+    # In one order, whatever takes most time in this run: one set of rewrites is one program.
+    rewrites = ",".join(sorted({*before, *names}))
     return f"`{command_line('export', *model, *dtype, *options, '--rewrite', rewrites)}`"
 
 

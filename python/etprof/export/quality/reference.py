@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from etprof.base.errors import ExportError, first_line
+from etprof.base.errors import ExportError, UsageError, first_line
 from etprof.export import lowering, tensors
 from etprof.export.state import run_steps
 from etprof.model_registry.eager_model import ExportMethod
@@ -32,17 +32,19 @@ def run_reference(
 ) -> EagerSteps:
     """Runs the eager model in float32 on inputs rounded to `dtype`, from its initial state.
 
-    Raises ExportError where the model fails; `texts` are the inputs of the command line, if any, and
-    `model` is how it names the model.
+    Raises ExportError where the model fails on its own inputs, and UsageError where it fails on
+    `texts`, the inputs of the command line. `model` is how that names the model.
     """
     try:
         steps = run_steps(in_float32(method, dtype))
     # A model's code may raise anything.
     except Exception as error:
         cause = f"{first_line(error)}{lowering.blamed_line(error)}"
-        whose = "the inputs of --input" if texts else "its own example inputs"
-        way_out = describe_fitting(model, method.module, texts) if texts else ""
-        raise ExportError(f"the model fails on {whose}: {cause}{way_out}") from error
+        if texts:
+            fitting = describe_fitting(model, method.module, texts)
+            msg = f"the model fails on the inputs of --input: {cause}{fitting}"
+            raise UsageError(msg) from error
+        raise ExportError(f"the model fails on its own example inputs: {cause}") from error
     for index, value in enumerate(steps.of(1)):
         _check_reference(index, value)
     return steps
