@@ -86,14 +86,10 @@ def gate_noises(trials: int) -> Iterator[Row]:
     """Fleets that are checked run after run from the first on; then one series gets slower."""
     for name, noise in NOISES.items():
         random = np.random.default_rng([*name.encode()])
-        red, unexplained = dict.fromkeys(KNOWN, 0), dict.fromkeys(KNOWN, 0)
-        delays = [_follow(noise, random, red, unexplained) for _ in range(trials)]
-        most = 1.0 if name.startswith("two states") else 0.05
+        red = dict.fromkeys(KNOWN, 0)
+        delays = [_follow(noise, random, red) for _ in range(trials)]
         for known in KNOWN:
-            shares = [
-                Share("red checks", red[known], trials, 0.0, most),
-                Share("no states said", unexplained[known], trials, 0.0, 0.05),
-            ]
+            shares = [Share("red checks", red[known], trials, 0.0, 0.05)]
             if known == max(KNOWN):
                 shares += [
                     Share(f"+10 % in {within}", sum(d <= within for d in delays), trials)
@@ -102,13 +98,8 @@ def gate_noises(trials: int) -> Iterator[Row]:
             yield Row(name, str(known), tuple(shares))
 
 
-def _follow(
-    noise: Noise, random: np.random.Generator, red: dict[int, int], unexplained: dict[int, int]
-) -> int:
-    """Counts red checks, and those that do not say that a red series has two states.
-
-    Returns after how many checks a lasting change was found.
-    """
+def _follow(noise: Noise, random: np.random.Generator, red: dict[int, int]) -> int:
+    """Counts red checks; returns after how many checks a lasting change was found."""
     rounds = max(KNOWN) + AFTERWARDS + 1
     signs = np.array([worse_side(metric) for _, metric in PLACES])
     is_watched = np.array([place == WATCHED for place in PLACES])
@@ -122,9 +113,7 @@ def _follow(
             continue
         (found,) = fleet.check(runs, [7])
         if number in red:
-            reds = [pairs for pairs in found.values() if is_red(pairs)]
-            red[number] += bool(reds)
-            unexplained[number] += not all(said[0].states for pairs in reds for said in pairs)
+            red[number] += any(map(is_red, found.values()))
         if number > max(KNOWN) and is_red(found[WATCHED]):
             return number - max(KNOWN)
         fleet.keep(runs, found)

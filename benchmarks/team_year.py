@@ -43,8 +43,6 @@ REPLACED_AT, SYSTEM_AT = 90, 170
 SYSTEM: Final = 1.08
 REPAIRED_AFTER: Final = 7
 """Commits from the first alarm for a planted regression to its repair."""
-_LARGE: Final = 1.099
-"""Factor above which a change has to be found, and found again by a rerun."""
 _COUNTS: Final = {"checks red for a reason", "wrong alarms in twelve months"}
 LEVEL_METRICS: Final = ("latency_ns", "load_ns", "peak_rss_bytes")
 
@@ -66,6 +64,11 @@ class PlantedChange:
     def is_worse(self) -> bool:
         """Whether it is a regression."""
         return self.factor > 1
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is 10 % or more: it has to be found, and found again by a rerun."""
+        return abs(self.factor - 1) > 0.099
 
 
 def plant() -> list[PlantedChange]:
@@ -172,7 +175,7 @@ class TeamYear:
         planted = {
             (change.model, self._serial(device, position))
             for change in self.changes for device in DEVICES
-            if change.factor > _LARGE and change.commit <= commit and change.repaired_at is None
+            if change.is_worse and change.is_large and change.commit <= commit and change.repaired_at is None
         }  # fmt: skip
         still = self._classify(self._check(self._add(commit, position, only=red)), commit, position)
         self.tally.reruns += len(red & planted)
@@ -250,7 +253,7 @@ def summarise_year(year: TeamYear, folder: Path) -> dict[str, object]:
     tally = year.tally
     pairs = [(change, change.found_at.get(device))
              for change in year.changes for device in _devices_of(change)]  # fmt: skip
-    large = [(change, found) for change, found in pairs if abs(change.factor - 1) > _LARGE - 1]
+    large = [(change, found) for change, found in pairs if change.is_large]
     late = [
         (change, found) for change, found in large if found is None or _runs_to(change, found) > 3
     ]

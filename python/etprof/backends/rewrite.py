@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
 from etprof.base.errors import ExportError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import torch
 
@@ -79,8 +79,7 @@ class GraphRewrite(Rewrite):
     @classmethod
     def find_problem(cls) -> str | None:
         """Says which of the operators that it looks for PyTorch lacks."""
-        missing = [name for name in cls.replacements() if find_overload(name) is None]
-        return f"PyTorch has no {', '.join(missing)}" if missing else None
+        return describe_missing(cls.replacements())
 
     @classmethod
     @abstractmethod
@@ -117,6 +116,12 @@ class QuantizationRewrite(Rewrite):
     @abstractmethod
     def count(cls, module: torch.nn.Module) -> int:
         """Returns at how many operators of the quantised graph module it shows."""
+
+
+def describe_missing(operators: Iterable[str]) -> str | None:
+    """Says which operators PyTorch lacks; None where it has all of them."""
+    missing = [name for name in operators if find_overload(name) is None]
+    return f"PyTorch has no {', '.join(missing)}" if missing else None
 
 
 def find_overload(name: str) -> torch._ops.OpOverload | None:

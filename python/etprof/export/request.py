@@ -248,7 +248,7 @@ class ExportRequest:
         name = self._plain_name()
         if self.out is not None:
             return name
-        digest = hashlib.sha256(identify_source(self.model).encode()).hexdigest()[:_DIGEST]
+        digest = _digest(identify_source(self.model), _DIGEST)
         names = (name, *self._longer_names(name))
         return next((free for free in names if self._holder(free) is None), f"{name}_{digest}")
 
@@ -321,8 +321,8 @@ class ExportRequest:
         name = self.model_name()
         folder = self._folder(name)
         # Two of one precision may be measured in turns.
-        scopes = ",".join(self.options.scopes).encode()
-        kind = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
+        scopes = ",".join(self.options.scopes)
+        kind = f"_mixed-{_digest(scopes)}" if scopes else ""
         kind += _kind_of_rewrites(self.options.rewrites)
         return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{kind}.pte")
 
@@ -335,7 +335,11 @@ def _kind_of_rewrites(names: tuple[str, ...]) -> str:
         return "_rewritten"
     if len(names) == 1:
         return f"_{names[0]}"
-    return f"_rewritten-{hashlib.sha256(','.join(sorted(names)).encode()).hexdigest()[:8]}"
+    return f"_rewritten-{_digest(','.join(sorted(names)))}"
+
+
+def _digest(text: str, length: int = 8) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def identify_source(model: str) -> str:

@@ -285,8 +285,8 @@ def _import_file(file: Path) -> ModuleType:
 def _hash_python_files(folder: Path, *further_folders: Path) -> str:
     """Returns a SHA-256 of the names and contents of the Python files in the folders."""
     digest = hashlib.sha256()
-    folders = (folder, *further_folders)
-    for path in sorted(path for one in folders for path in one.glob("*.py")):
+    paths = {path for searched in (folder, *further_folders) for path in searched.glob("*.py")}
+    for path in sorted(paths):
         if path.is_file():
             digest.update(f"{path.relative_to(folder.parent).as_posix()}\0".encode())
             digest.update(bytes.fromhex(hash_file(path)))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.backends.rewrite import ProgramRewrite, QuantizationRewrite, find_overload
+from etprof.backends.rewrite import (
+    ProgramRewrite,
+    QuantizationRewrite,
+    describe_missing,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     import torch
 
@@ -60,9 +64,7 @@ class FoldedBatchNorms(ProgramRewrite):
     @classmethod
     def find_problem(cls) -> str | None:
         """Says which of the operators that it looks for PyTorch lacks."""
-        names = (_BATCH_NORM, _CONVOLUTION, _LINEAR)
-        missing = [name for name in names if find_overload(name) is None]
-        return f"PyTorch has no {', '.join(missing)}" if missing else None
+        return describe_missing((_BATCH_NORM, _CONVOLUTION, _LINEAR))
 
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
@@ -225,22 +227,22 @@ class PlainBroadcasts(ProgramRewrite):
     @classmethod
     def find_problem(cls) -> str | None:
         """Says which of the operators that it looks for PyTorch lacks."""
-        missing = [name for name in (*_EXPANDS, *_BROADCASTING) if find_overload(name) is None]
-        return f"PyTorch has no {', '.join(missing)}" if missing else None
+        return describe_missing((*_EXPANDS, *_BROADCASTING))
 
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns expands of which every reader has the same result without them, all taken together."""
-        places: list[torch.fx.Node] = []
+        places: dict[torch.fx.Node, None] = {}
         for node in program.graph.nodes:
-            if _is(node, *_EXPANDS) and all(
-                cls._broadcasts(reader, {*places, node}) for reader in node.users
-            ):
-                places.append(node)
-        return places
+            if not _is(node, *_EXPANDS):
+                continue
+            together = places | {node: None}
+            if all(cls._broadcasts(reader, together) for reader in node.users):
+                places = together
+        return list(places)
 
     @staticmethod
-    def _broadcasts(reader: torch.fx.Node, expands: set[torch.fx.Node]) -> bool:
+    def _broadcasts(reader: torch.fx.Node, expands: Container[torch.fx.Node]) -> bool:
         """Whether a reader's result has the same shape without these expands."""
         import torch
 

@@ -192,6 +192,8 @@ def _find_places(
 
     A view such as `chunk` or `expand_as` is made of other operators, and retracing meets those.
     """
+    if not table:
+        return
 
     def value_of(node: torch.fx.Node) -> Any:  # noqa: ANN401 - whatever it gives
         return node.meta.get("val")
@@ -199,20 +201,17 @@ def _find_places(
     values = [value_of(node) for node in program.graph.nodes]
     with detect_fake_mode(values) or nullcontext():
         for node in program.graph.nodes:
-            is_composite = _is_composite_view(node.target)
-            if node.target not in table and not is_composite:
+            if node.target not in table and not _is_composite_view(node.target):
                 continue
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
-            if not is_composite:
+            if node.target in table:
                 if table[node.target](*args, **kwargs) is not NotImplemented:
                     yield node, node.target
-                continue
-            if not _are_static((args, kwargs)):
-                # To compute with symbols is to constrain them.
-                continue
-            with _ReplacementProbe(table) as probe:
-                node.target(*args, **kwargs)
-            yield from ((node, target) for target in dict.fromkeys(probe.replaced))
+            # To compute with symbols is to constrain them.
+            elif _are_static((args, kwargs)):
+                with _ReplacementProbe(table) as probe:
+                    node.target(*args, **kwargs)
+                yield from ((node, target) for target in dict.fromkeys(probe.replaced))
 
 
 def _is_composite_view(target: object) -> bool:
