@@ -39,6 +39,7 @@ _IN_JSON = "people read it in a report's JSON"
 _OF_AN_ETDUMP = "what an ETDump holds, for users of the reader"
 UNREAD_FIELDS = {
     "BundleCheck.relative_tolerance": _FOR_PEOPLE, "CheckedOutput.snr_db_converted": _FOR_PEOPLE,
+    "CheckedOutput.snr_db_precision": _FOR_PEOPLE,
     "CheckedOutput.top1_agreement": _FOR_PEOPLE,
     "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.stages": _FOR_PEOPLE,
     "LaunchRecord.layout_shift_bytes": "people read it in a manifest, to see what a launch drew",

@@ -160,7 +160,7 @@ _BY_PAIR: Final[Mapping[str, Callable[[Sequence[float], Sequence[float]], Any]]]
         0, _matrix(a, b), _matrix(a, tuple(v + 0.5 * (i % 2) for i, v in enumerate(b))), 2
     ),
     "compare whole": lambda a, b: likeness.compare(
-        1, _matrix(a, b), _matrix(b, a), 2, least_db=20.0, is_whole=True
+        1, _matrix(a, b), _matrix(b, a), 2, least_db=20.0, kind="label"
     ),
     "degeneracy": lambda a, b: likeness.find_degeneracy(_matrix(a, b) - 100.0),
     "snr": lambda a, b: likeness.snr_db(_matrix(a, b), _matrix(a, b) - _matrix(b, a)),

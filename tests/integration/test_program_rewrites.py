@@ -476,6 +476,22 @@ def test_a_rewrite_finds_the_views_that_a_view_is_made_of(
     }
 
 
+@pytest.mark.parametrize(
+    ("activation", "needed"), [(nn.GELU(), True), (nn.SiLU(), False)], ids=["gelu", "silu"]
+)
+def test_a_rewrite_that_casts_needs_casts_inside_the_delegate(
+    activation: nn.Module, needed: bool
+) -> None:
+    """F5's command took eight GELUs in and left 16 casts outside: 1.35x where 2.5x was predicted."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), activation, nn.Conv2d(8, 4, 1)).half()
+    traced = torch.export.export(model, (halves(1, 3, 8, 8),))
+    missed = find_missed(traced, BY_NAME[DEFAULT].exporter().rewrites()).of_traced
+    names = next(list(names) for names in missed.values() if "half_activations" in names)
+    assert ("delegated_casts" in names) is needed
+    made = make(model, (halves(1, 3, 8, 8),), *names)
+    assert not [node for node in made.report.operators if node.delegate is None]
+
+
 def test_views_of_dynamic_shapes_are_left_alone() -> None:
     """Looking at them must not fix the size that the model leaves open."""
     model = parts(lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x) + x.chunk(2, 1)[0].sum())

@@ -17,7 +17,7 @@ from etprof.run.accuracy import (
     judge_precision,
     judge_text,
 )
-from etprof.statistics.likeness import Parity, compare
+from etprof.statistics.likeness import Parity, compare, least_equal_share, number_kind
 
 RNG = np.random.default_rng(0)
 REFERENCE = RNG.normal(size=1000)
@@ -71,7 +71,7 @@ def test_a_faithful_program_of_a_precision_that_is_good_enough_is_good_enough() 
     cost = compare(0, converted, exact, 10, least_db=40)
     lowered = compare(0, program, converted, 10, least_db=40)
     precise = compare(0, program, exact, 10, least_db=40)
-    assert judge_lowering([lowered], "fp16", {0: cost.snr_db}).answer == "passed"
+    assert judge_lowering([lowered], "fp16", {0: cost}).answer == "passed"
     verdict = judge_precision([precise], FLOORS["fp16"], precision="fp16", costs={0: cost})
     assert verdict.answer == "passed"
 
@@ -116,14 +116,15 @@ def test_what_misses_a_floor_by_a_hair_does_not_read_as_if_it_met_it() -> None:
 def test_lowering_is_held_against_the_converted_model(
     snr_db: float, costs_db: float | None, answer: str
 ) -> None:
-    verdict = judge_lowering([apart(snr_db)], "fp16", {0: costs_db})
+    costs = {} if costs_db is None else {0: apart(costs_db)}
+    verdict = judge_lowering([apart(snr_db)], "fp16", costs)
     assert verdict.answer == answer
 
 
 @given(st.floats(-20, 200), st.floats(-20, 200))
 def test_no_margin_lowers_a_floor(snr_db: float, costs_db: float) -> None:
     for precision, least in {"fp32": 60, "fp16": 20, "int8": 12, "8da4w": 10}.items():
-        verdict = judge_lowering([apart(snr_db)], precision, {0: costs_db})
+        verdict = judge_lowering([apart(snr_db)], precision, {0: apart(costs_db)})
         assert verdict.answer == "failed" or snr_db >= least - 1e-6
 
 
@@ -196,9 +197,74 @@ def test_a_cosine_below_its_floor_fails() -> None:
 def test_whole_numbers_agree_or_do_not() -> None:
     ids = np.array([7.0, 30000.0, 5.0, 9.0])
     other = np.array([8.0, 30000.0, 5.0, 9.0])
-    assert precision_of(compare(0, ids, ids, 4, is_whole=True)).answer == "passed"
-    verdict = precision_of(compare(0, other, ids, 4, is_whole=True))
+    assert precision_of(compare(0, ids, ids, 4, kind="label")).answer == "passed"
+    verdict = precision_of(compare(0, other, ids, 4, kind="label"))
     assert (verdict.answer, verdict.snr_db, verdict.top1) == ("failed", None, 0.75)
+    assert (
+        verdict.reason
+        == "output 0 has 25.0 % of its whole numbers different instead of 5.00 % or fewer"
+    )
+
+
+def labels(differing: int, count: int = 1000) -> Parity:
+    """A map of classes of which so many are another class."""
+    classes = RNG.integers(0, 5, count).astype(float)
+    other = classes.copy()
+    other[:differing] = (other[:differing] + 1) % 5
+    return compare(0, other, classes, 10, kind="label")
+
+
+@pytest.mark.parametrize("precision", FLOORS)
+def test_lowering_that_changes_labels_is_not_faithful(precision: str) -> None:
+    """It passed whatever the labels were: nothing but the ratio was looked at, which they lack."""
+    allowed = round(1000 * (1 - FLOORS[precision].top1))
+    assert judge_lowering([labels(allowed - 1)], precision, {}).answer == "passed"
+    verdict = judge_lowering([labels(allowed + 1)], precision, {})
+    assert verdict.answer == "failed"
+    assert verdict.equal_share == pytest.approx(1 - (allowed + 1) / 1000)
+    assert verdict.least_equal_share == FLOORS[precision].top1
+
+
+@pytest.mark.parametrize(("differing", "answer"), [(140, "passed"), (160, "failed")])
+def test_labels_that_eager_in_half_changes_too_are_faithful(differing: int, answer: str) -> None:
+    """Near ties flip: eager in half precision has 5 % others than float32, so 15 % are explained."""
+    costs = {0: labels(50)}
+    assert judge_lowering([labels(differing)], "fp16", costs).answer == answer
+    assert judge_lowering([labels(210)], "fp16", {0: labels(900)}).answer == "failed"
+
+
+def test_outputs_of_two_modes_that_are_labels_are_compared() -> None:
+    """The kernel of one mode could give any class at all, and the speedup counted."""
+    assert not labels(1000).is_within(40.0)
+    assert not labels(51).is_within(40.0)
+    assert labels(50).is_within(40.0)
+    assert not compare(0, np.full(4, np.nan), np.zeros(4), 4).is_within(40.0)
+
+
+@pytest.mark.parametrize("precision", FLOORS)
+def test_as_many_labels_as_largest_entries_have_to_agree(precision: str) -> None:
+    floors = FLOORS[precision]
+    assert least_equal_share(floors.snr_db) == floors.top1
+
+
+def test_levels_are_near_or_equal() -> None:
+    """Of pixels one off is a small error; of a mask in bytes nearly all are equal."""
+    assert [number_kind(name) for name in ("uint8", "int16", "bool", "int64", "bfloat16")] == [
+        "level", "level", "label", "label", "real"
+    ]  # fmt: skip
+    pixels = RNG.integers(100, 256, 1000).astype(float)
+    near = compare(0, pixels - 1, pixels, 10, kind="level")
+    assert (near.equal_share, near.is_within(40.0), near.is_within(50.0)) == (0.0, True, False)
+    assert precision_of(near).answer == "passed"
+    assert precision_of(compare(0, pixels[::-1], pixels, 10, kind="level")).answer == "failed"
+    mask = (RNG.random(1000) < 0.5).astype(float)
+    flipped = mask.copy()
+    flipped[:20] = 1 - flipped[:20]
+    parity = compare(0, flipped, mask, 10, kind="level")
+    assert parity.snr_db is not None
+    assert parity.snr_db < 20
+    assert precision_of(parity).answer == "passed"
+    assert parity.is_within(40.0)
 
 
 def test_a_precision_has_the_thresholds_of_its_kind() -> None:
@@ -247,7 +313,7 @@ def test_one_value_that_is_no_number_fails_both_questions(odd: float) -> None:
     found = compare(0, value, REFERENCE, 10, least_db=40)
     for verdict in (
         precision_of(found, "8da4w"),
-        judge_lowering([found], "8da4w", {0: None}),
+        judge_lowering([found], "8da4w", {}),
     ):
         assert verdict.answer == "failed"
         assert "1 values that are not finite on one side only" in verdict.reason

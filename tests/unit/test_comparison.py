@@ -23,7 +23,7 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import Experiment as PlannedExperiment
-from etprof.tables.verdicts import badge_of, describe_comparison
+from etprof.tables.verdicts import badge_of, describe_comparison, describe_plainly
 from tests.known_etdumps import US, timed
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 from tests.manifests import edit_manifest
@@ -344,6 +344,45 @@ def test_emulated_comparison_shows_structure_only(
     text = capsys.readouterr().out
     assert "Operators side by side" in text
     assert "µs" not in text
+
+
+def test_emulated_runs_are_compared_in_structure_mode_by_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three rows said "not representative" of one pair of names, and nothing of what had changed."""
+    before = replace(on_off_run(), meaningful=False, platform="emulator")
+    off, on = before.experiments
+    runs = (
+        write_run(tmp_path / "old", before),
+        write_run(tmp_path / "new", replace(before, experiments=(off, replace(on, ops=OFF_OPS)))),
+    )
+    assert run_command_line(["compare", *map(str, runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "SME off: nothing changed in structure" in lines
+    assert "SME2: operators on SME 3 → 0" in lines
+    assert any(line.split()[-4:] == ["SME", "off", "not", "representative"] for line in lines)
+    names = [f"{run}:android_sme2" for run in runs]
+    assert run_command_line(["compare", *names]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert ", SME2, old → new: emulated" in text
+    assert "In structure: operators on SME 3 → 0." in text
+    assert run_command_line(["compare", *names, "--json"]) == 0
+    structure = json.loads(capsys.readouterr().out)["structure"]
+    assert [(row["side"], row["sme_operators"]) for row in structure] == [("old", 3), ("new", 0)]
+
+
+def test_a_speedup_that_is_not_the_ratio_of_two_medians_says_what_it_is(tmp_path: Path) -> None:
+    """All pairs but one have 2x; that one moves the candidate's median, so that 11x stands beside it."""
+    off, on = on_off_run().experiments
+    off = replace(off, latency_us=[100, 1000] * 10)
+    alike = replace(on, latency_us=[50, 500] * 10)
+    moved = replace(on, latency_us=[50, 500] * 9 + [50, 10])
+    texts = []
+    for name, candidate in {"alike": alike, "moved": moved}.items():
+        (found,) = compare_within(analyze(tmp_path / name, Run((off, candidate))))
+        texts.append(describe_plainly(found))
+    note = "The speedup is the median ratio of neighbouring launches, not the ratio of these two."
+    assert [note in text for text in texts] == [False, True]
 
 
 def with_outputs(run: Path, values: dict[str, list[float]]) -> Path:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from etprof.analysis.exact_facts import ExactFacts, LayerWork
 from etprof.cli import run_command_line
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.exact import judging
-from etprof.history.exact.facts import ExactFacts, LayerWork
 from etprof.history.schema import OperatorWork, Run, make_run, record_of
 from etprof.history.store import open_store
 from tests.known_history import START

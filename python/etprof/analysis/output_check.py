@@ -14,12 +14,13 @@ from etprof.run.accuracy import (
     QUESTIONS,
     export_place,
     find_floors,
+    format_differing,
     judge_lowering,
     judge_precision,
     unknown,
     worst_step,
 )
-from etprof.statistics.likeness import compare
+from etprof.statistics.likeness import compare, least_equal_share, number_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,12 @@ class OutputCheck:
     """Least signal-to-noise ratio between two ways to run one program at its precision."""
 
     @property
+    def least_equal_share(self) -> float | None:
+        """Of labels, which have no ratio: how many must be equal; None of other numbers."""
+        has_ratio = self.parity.equal_share is None or self.parity.snr_db is not None
+        return None if has_ratio else least_equal_share(self.minimum_snr_db)
+
+    @property
     def is_within(self) -> bool:
         """Whether they agree within the tolerance."""
         return self.parity.is_within(self.minimum_snr_db)
@@ -60,6 +67,9 @@ class OutputCheck:
     def __str__(self) -> str:
         if self.parity.identical:
             return f"output {self.parity.index} is identical"
+        if (least_share := self.least_equal_share) is not None:
+            differing, most = map(format_differing, (self.parity.equal_share or 0.0, least_share))
+            return f"output {self.parity.index}: {differing} of its whole numbers differ (at most {most})"
         snr = self.parity.snr_db
         ratio = "no finite error" if snr is None else f"{snr:.1f} dB signal to noise"
         return (
@@ -183,20 +193,14 @@ def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:
     for step, outputs in experiment.steps.items():
         expected = program.expect(step)
         lowered = _compare_with(outputs, expected.converted, floors.snr_db)
+        cost_parities = _compare_with(expected.converted, expected.references, floors.snr_db)
+        costs = {parity.index: parity for parity in cost_parities}
         if lowered:
-            checked = method.check.outputs if method.check else ()
-            costs = {
-                output.index: output.snr_db_precision
-                for output in checked
-                if output.step == (step if program.has_state else 1)
-            }
             lowering[step] = judge_lowering(lowered, program.precision, costs, name)
         good = _compare_with(outputs, expected.references, floors.snr_db)
         if good:
-            pairs = _compare_with(expected.converted, expected.references, floors.snr_db)
-            own = {parity.index: parity for parity in pairs}
             precision[step] = judge_precision(
-                good, floors, name, precision=program.precision, costs=own
+                good, floors, name, precision=program.precision, costs=costs
             )
     verdicts = tuple(worst_step(steps) for steps in (lowering, precision) if steps)
     if not verdicts and program.has_state and experiment.steps and program.references:
@@ -241,5 +245,5 @@ def _compare_stored(
     actual, expected = value.values(), reference.values()
     if actual.size != expected.size:
         return None
-    is_whole = not value.dtype.startswith(("float", "bfloat", "complex"))
-    return compare(index, actual, expected, value.columns, least_db=least_db, is_whole=is_whole)
+    kind = number_kind(value.dtype)
+    return compare(index, actual, expected, value.columns, least_db=least_db, kind=kind)

@@ -32,6 +32,8 @@ class Rewrite(ABC):
     """The fact about ExecuTorch that makes it profitable, and its source."""
     gives_sme2_weights: ClassVar[bool] = False
     """Whether products get weights of it that SME2's kernels take, and had others."""
+    delegated_casts: ClassVar[frozenset[torch.dtype]] = frozenset()
+    """Types between which it keeps casts inside the delegate."""
 
     @classmethod
     def find_objection(cls) -> str | None:

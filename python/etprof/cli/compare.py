@@ -69,15 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
         documents = [comparison_document(comparison) for comparison in comparisons]
         show_json({"comparisons": documents} if len(documents) > 1 else documents[0])
         return exit_code_of_comparisons(comparisons)
-    from etprof.tables.brief import brief_comparison, listed
-    from etprof.tables.comparisons import COMPARISONS
+    from etprof.tables.brief import brief_comparison, brief_comparisons
     from etprof.views.terminal import render_comparison
 
     if arguments.full or arguments.top is not None:
         for comparison in comparisons:
             show(render_comparison(comparison, top=arguments.top or USUAL_TOP))
     elif len(comparisons) > 1:
-        show_answer(listed(COMPARISONS.of_each(comparisons), ends=[_MORE]), full=False)
+        show_answer(brief_comparisons(comparisons, ends=[_MORE]), full=False)
     else:
         show_answer(brief_comparison(comparisons[0], ends=[_MORE]), full=False)
     return exit_code_of_comparisons(comparisons)

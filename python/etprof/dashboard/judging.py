@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.analysis.exact_facts import describe_value
 from etprof.base.units import count_of, format_change, format_ratio, format_ratio_ends
 from etprof.dashboard.addresses import Address, make_address
 from etprof.dashboard.queries import load_baselines
-from etprof.history.exact.judging import EXACT_LABELS, compare_facts, describe_value
+from etprof.history.exact.judging import EXACT_LABELS, compare_facts
 from etprof.history.exact.standing import compare_with_standing, find_runs_before
 from etprof.history.gate import judge_all
 from etprof.history.selection import WINDOW

@@ -85,7 +85,7 @@ class MissedRewrites:
     def find(self, node: torch.fx.Node, traced: str | None) -> tuple[str, ...]:
         """Returns the names of those that would replace a lowered node, or its origin."""
         lowering = (rewrite.name for rewrite in self.of_lowering if self._matches(rewrite, node))
-        return (*self.of_traced.get(traced or "", ()), *lowering)
+        return tuple(dict.fromkeys((*self.of_traced.get(traced or "", ()), *lowering)))
 
     def _matches(self, rewrite: type[Rewrite], node: torch.fx.Node) -> bool:
         try:

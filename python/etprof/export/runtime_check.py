@@ -27,7 +27,7 @@ from etprof.export.changes.fallbacks import RefusedProgramError
 from etprof.export.state import follow_steps, run_apart, unchanged_buffers
 from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision, worst_step
 from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
-from etprof.statistics.likeness import compare
+from etprof.statistics.likeness import compare, number_kind
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
@@ -160,6 +160,7 @@ class _CheckedStep:
                 snr_db_converted=_finite(lowered.snr_db),
                 snr_db_precision=_finite(cost.snr_db),
                 degenerate=parity.degenerate,
+                equal_share=parity.equal_share,
             )
 
 
@@ -186,10 +187,9 @@ def _judge_steps(steps: Sequence[_CheckedStep], precision: str) -> list[Verdict]
     lowering, good = {}, {}
     for step in steps:
         parities, lowered, cost = step.parities
-        costs = {parity.index: parity.snr_db for parity in cost}
+        costs = {parity.index: parity for parity in cost}
         lowering[step.number] = judge_lowering(lowered, precision, costs)
-        own = {parity.index: parity for parity in cost}
-        good[step.number] = judge_precision(parities, step.floors, precision=precision, costs=own)
+        good[step.number] = judge_precision(parities, step.floors, precision=precision, costs=costs)
     return [worst_step(lowering), worst_step(good)]
 
 
@@ -270,7 +270,7 @@ def compare_output(
         reference.detach().double().reshape(-1).numpy(),
         output.shape[-1] if output.dim() else 1,
         least_db=least_db,
-        is_whole=not output.is_floating_point(),
+        kind=number_kind(str(output.dtype).removeprefix("torch.")),
     )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from sqlalchemy import select
 
+from etprof.analysis.exact_facts import EXACT_THRESHOLD
 from etprof.base.units import count_of, format_change, format_share
 from etprof.history.run_spread import (
     DEFAULT_THRESHOLD,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["regression", "improvement", "drift", "changed", "unchanged", "inconclusive"]
 
-EXACT_THRESHOLD: Final = 0.01
-"""Of a value that never varies, where no other is asked for."""
 _LARGEST_LOG: Final = 50.0
 """Of a ratio: e to the 50th is a nanosecond against 160 000 years."""
 

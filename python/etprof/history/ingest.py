@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pydantic import ValidationError
 
+from etprof.analysis.exact_facts import facts_of_experiment, facts_of_program
 from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operators import category_times
@@ -20,7 +21,6 @@ from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
 from etprof.base.units import first_texts
-from etprof.history.exact.facts import facts_of_experiment, facts_of_program
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.accuracy import export_place
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from etprof.analysis.exact_facts import ExactFacts
     from etprof.analysis.run_analysis import RunAnalysis
     from etprof.analysis.split.evidence import ModeEvidence
-    from etprof.history.exact.facts import ExactFacts
     from etprof.history.schema import Run
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics

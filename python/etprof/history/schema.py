@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, create_model
 from sqlalchemy import ForeignKey, Index, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
+from etprof.analysis.exact_facts import ExactFacts
 from etprof.base.records import Count, Name, Named, Record
 from etprof.history.columns import (
     CheckedBoolean,
@@ -29,7 +30,6 @@ from etprof.history.columns import (
     TypedColumn,
     UtcDateTime,
 )
-from etprof.history.exact.facts import ExactFacts
 from etprof.targets.registry import TARGETS
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group
 
+from etprof.analysis.exact_facts import EXACT_METRICS, describe_value
 from etprof.base.units import MISSING, count_of, first_texts, format_value
 from etprof.history.check import title_of
-from etprof.history.exact.judging import EXACT_LABELS, EXACT_METRICS, describe_value
+from etprof.history.exact.judging import EXACT_LABELS
 from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES

@@ -78,6 +78,10 @@ class Verdict(Record):
     least_snr_db: float | None = None
     cosine: float | None = None
     top1: float | None = None
+    equal_share: float | None = None
+    """Of whole numbers, that are equal; None of floats."""
+    least_equal_share: float | None = None
+    """What is asked of it."""
     reason: Name = ""
 
     @property
@@ -127,6 +131,9 @@ _ERROR_GROWTH: Final = 1 + 10 ** (_MARGIN_DB / 10)
 """Of a faithful program's error power beside float32, ÷ the converted model's: its own rounding adds
 up with that of the lowering, and the two are independent. On a CPU that sums halves in halves
 (AVX512-FP16), a program of 30 layers has 2.2."""
+_LEAST_EQUAL: Final = FLOORS["8da4w"].top1
+"""Of whole numbers beside the converted model's, however few that has of float32's own."""
+_ANY_COSINE: Final = -2.0
 _ALLOWED_LOSS_DB: Final = 10 * log10(_ERROR_GROWTH)
 """The same as a ratio of signal to noise: so many dB below the converted model's."""
 
@@ -199,7 +206,8 @@ def reachable_floors(floors: Floors, precision: str | None, cost: Parity | None)
     kind, least = _kind(precision), FLOORS["int8"]
     if cost is None or kind not in {"fp16", "bf16"} or floors != FLOORS[kind]:
         return floors
-    snr, cosine, top1 = cost.snr_db, cost.cosine, cost.clear_top1
+    snr, cosine = cost.snr_db, cost.cosine
+    top1 = cost.clear_top1 if cost.equal_share is None else cost.equal_share
     return Floors(
         snr_db=floors.snr_db
         if snr is None
@@ -233,30 +241,41 @@ def judge_precision(
     rows = []
     for parity in parities:
         reachable = reachable_floors(floors, precision, (costs or {}).get(parity.index))
-        rows.append((parity, reachable.snr_db, reachable))
+        rows.append((parity, reachable))
     return _worst("precision", where, rows)
 
 
 def judge_lowering(
     parities: Iterable[Parity],
     precision: str | None,
-    costs_db: Mapping[int, float | None],
+    costs: Mapping[int, Parity],
     where: str = AT_EXPORT,
 ) -> Verdict:
     """Says whether outputs are those of the converted eager model.
 
-    `costs_db` has the converted model's own ratio to the float32 one, by output.
+    `costs` has the converted model's own likeness to the float32 one, by output.
     """
     limits = _FAITHFUL.get(_kind(precision))
     if limits is None:
         return unknown("lowering", f"no threshold is known for precision {precision}", where)
+    usual_equal = FLOORS[_kind(precision)].top1
     rows = []
     for parity in parities:
-        cost = costs_db.get(parity.index)
-        reachable = limits.usual_db if cost is None else cost - _MARGIN_DB
-        floor_db = max(limits.least_db, min(limits.usual_db, reachable))
-        rows.append((parity, floor_db, None))
+        cost = costs.get(parity.index)
+        floor_db, floor_equal = limits.usual_db, usual_equal
+        if cost is not None and cost.snr_db is not None:
+            floor_db = _within(limits.least_db, cost.snr_db - _MARGIN_DB, limits.usual_db)
+        if cost is not None and cost.equal_share is not None:
+            reachable = 1 - _ERROR_GROWTH * (1 - cost.equal_share)
+            floor_equal = _within(_LEAST_EQUAL, reachable, usual_equal)
+        is_whole = parity.equal_share is not None
+        rows.append((parity, _floors_of_lowering(floor_db, floor_equal if is_whole else 0.0)))
     return _worst("lowering", where, rows)
+
+
+def _floors_of_lowering(snr_db: float, equal_share: float) -> Floors:
+    """Asks no cosine, which is a matter of precision."""
+    return Floors(snr_db=snr_db, cosine=_ANY_COSINE, top1=equal_share)
 
 
 def unknown(question: Question, reason: str, where: str = AT_EXPORT) -> Verdict:
@@ -264,9 +283,7 @@ def unknown(question: Question, reason: str, where: str = AT_EXPORT) -> Verdict:
     return Verdict(question=question, answer="unknown", where=where, reason=reason)
 
 
-def _worst(
-    question: Question, where: str, rows: Sequence[tuple[Parity, float, Floors | None]]
-) -> Verdict:
+def _worst(question: Question, where: str, rows: Sequence[tuple[Parity, Floors]]) -> Verdict:
     """Returns the verdict of the output that decides: a failed one, else the furthest one."""
     if not rows:
         return unknown(question, "there is no output to compare", where)
@@ -301,10 +318,8 @@ def worst_step(verdicts: Mapping[int, Verdict]) -> Verdict:
     return verdict.model_copy(update={"step": step, "reason": reason})
 
 
-def _judge(
-    question: Question, where: str, parity: Parity, least_db: float, floors: Floors | None
-) -> Verdict:
-    shortfalls = list(_shortfalls(parity, least_db, floors))
+def _judge(question: Question, where: str, parity: Parity, floors: Floors) -> Verdict:
+    shortfalls = list(_shortfalls(parity, floors))
     is_scored = parity.degenerate is None
     answer: Answer = "failed" if shortfalls else "passed" if is_scored else "unknown"
     unscored = f"output {parity.index} is not scored: of the reference, {parity.degenerate}"
@@ -316,23 +331,26 @@ def _judge(
         where=where,
         output=parity.index,
         snr_db=ratio,
-        least_snr_db=least_db,
+        least_snr_db=floors.snr_db,
         cosine=parity.cosine,
         top1=parity.top1,
+        equal_share=parity.equal_share,
+        least_equal_share=None if parity.equal_share is None else floors.top1,
         reason=reason if shortfalls or is_scored else unscored,
     )
 
 
-def _shortfalls(parity: Parity, least_db: float, floors: Floors | None) -> Iterable[str]:
+def _shortfalls(parity: Parity, floors: Floors) -> Iterable[str]:
     if parity.nonfinite_differences:
         yield f"{parity.nonfinite_differences} values that are not finite on one side only"
-    if parity.degenerate is not None:
+    if parity.degenerate is not None or parity.has_equal(floors.top1):
         return
-    if parity.snr_db is not None and not parity.snr_db >= least_db:
+    if parity.snr_db is None and parity.equal_share is not None:
+        shares = map(format_differing, (parity.equal_share, floors.top1))
+        yield "{} of its whole numbers different instead of {} or fewer".format(*shares)
+    if parity.snr_db is not None and not parity.snr_db >= floors.snr_db:
         ratio = format_value("dB", max(parity.snr_db, NO_LIKENESS_DB))
-        yield _instead(f"{ratio} signal to noise", ratio, format_value("dB", least_db))
-    if floors is None:
-        return
+        yield _instead(f"{ratio} signal to noise", ratio, format_value("dB", floors.snr_db))
     if parity.cosine is not None and not parity.cosine >= floors.cosine:
         cosine = str(round(parity.cosine, 5))
         yield _instead(f"a cosine of {cosine}", cosine, str(floors.cosine))
@@ -340,6 +358,11 @@ def _shortfalls(parity: Parity, least_db: float, floors: Floors | None) -> Itera
         share = format_share(parity.clear_top1)
         description = f"the same largest entry in {share} of the rows where it is clear,"
         yield _instead(description, share, format_share(floors.top1))
+
+
+def format_differing(equal_share: float) -> str:
+    """Formats how many values differ; three digits, since one in a million is no 0.0 %."""
+    return f"{format_number(100 * (1 - equal_share))} %"
 
 
 def _instead(description: str, measured: str, minimum: str) -> str:

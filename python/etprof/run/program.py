@@ -59,11 +59,13 @@ class CheckedOutput(Record):
     degenerate: Name | None = None
     """Why likeness to the reference says nothing; None when it does."""
     top1_agreement: float | None = None
-    """Share of rows whose largest entry is at the same place; None for a single column."""
+    """Share of rows whose largest entry is at the same place, or of whole numbers that are equal."""
     snr_db_converted: float | None = None
     """The same ratio against the converted (cast, quantised) eager model: what lowering changed."""
     snr_db_precision: float | None = None
     """The converted eager model's own ratio to the float32 one: what the precision costs."""
+    equal_share: float | None = None
+    """Of whole numbers, that are equal; None of floats."""
 
 
 class BundleCheck(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -18,6 +18,29 @@ _CLEAR_LEAD: Final = 3.0
 """By how many times the error that is allowed a row's largest entry leads, to be clearly that."""
 _USUAL_DB: Final = 40.0
 """The error that is allowed where nobody says."""
+_EQUAL_SHARES: Final = ((80.0, 0.99), (40.0, 0.95), (20.0, 0.9))
+_LEAST_EQUAL_SHARE: Final = 0.8
+"""Of whole numbers that must be equal where the floats that they come from have so many dB at least:
+an argmax or a rounding takes the other value where an error crosses a border. The same as the rows
+whose largest entry must agree (run/accuracy.py), since that is where argmax gives the same."""
+NumberKind = Literal["real", "level", "label"]
+_LEVEL_TYPES: Final = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
+def number_kind(dtype: str) -> NumberKind:
+    """Says how numbers of a type are compared, such as `float32`.
+
+    Pixels and quantised values, of 8 or 16 bits, are levels: one off is a small error. Indices, token
+    ids, classes and masks are labels, which are right or wrong.
+    """
+    if dtype.startswith(("float", "bfloat", "complex")):
+        return "real"
+    return "level" if dtype in _LEVEL_TYPES else "label"
+
+
+def least_equal_share(snr_db: float) -> float:
+    """Returns the share of whole numbers that must be equal where floats must have `snr_db`."""
+    return next((share for least, share in _EQUAL_SHARES if snr_db >= least), _LEAST_EQUAL_SHARE)
 
 
 @dataclass(frozen=True)
@@ -33,24 +56,34 @@ class Parity:
     mse: float | None
     """Mean squared difference, in the output's unit squared; None where only one of both is finite."""
     snr_db: float | None
-    """10 log10 of signal power over error power; None when there is no error at all, or whole
-    numbers were compared, which agree or do not."""
+    """10 log10 of signal power over error power; None when there is no error at all, and of labels,
+    which are equal or wrong."""
     cosine: float | None
-    """Of the angle between both; None where one is zero, or for whole numbers."""
+    """Of the angle between both; None where one is zero, and of labels."""
     top1: float | None
     """Fraction of rows whose largest entry is at the same place; None for a single column. Of whole
     numbers: the fraction that is equal."""
     clear_top1: float | None
-    """The same over rows whose largest entry leads by three times the error that is allowed."""
+    """The same over rows whose largest entry leads by three times the error that is allowed; None
+    of whole numbers."""
     nonfinite_differences: int
     """Places where only one of both is infinite or no number."""
     degenerate: str | None = None
     """Why likeness to this reference says nothing; None when it does."""
+    equal_share: float | None = None
+    """Fraction of whole numbers that is equal; None of floats."""
 
     def is_within(self, minimum_snr_db: float) -> bool:
         """Whether the outputs agree as well as asked."""
-        close = self.snr_db is None or self.snr_db >= minimum_snr_db
-        return close and self.nonfinite_differences == 0
+        if self.nonfinite_differences:
+            return False
+        if self.has_equal(least_equal_share(minimum_snr_db)):
+            return True
+        return self.equal_share is None if self.snr_db is None else self.snr_db >= minimum_snr_db
+
+    def has_equal(self, least_share: float) -> bool:
+        """Whether these are whole numbers of which so many are equal."""
+        return self.equal_share is not None and self.equal_share >= least_share
 
 
 def compare(  # noqa: PLR0913 - two arrays, and what is known of them
@@ -60,12 +93,12 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
     columns: int,
     *,
     least_db: float | None = None,
-    is_whole: bool = False,
+    kind: NumberKind = "real",
 ) -> Parity:
     """Compares two flat arrays of equal size; `columns` is the length of the last dimension.
 
-    `least_db` is the signal-to-noise ratio that is asked for, and `is_whole` says that the values
-    are whole numbers such as token ids. Raises InputFileError when the sizes differ.
+    `least_db` is the signal-to-noise ratio that is asked for. Raises InputFileError when the sizes
+    differ.
 
     Args:
         index: The output's number, from 0.
@@ -73,7 +106,7 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         reference: What is right, shape (elements,).
         columns: Elements in a row, for the largest entry of each.
         least_db: In dB.
-        is_whole: Values that are equal or wrong, with nothing between.
+        kind: What the numbers are, as `number_kind` says.
     """
     if value.size != reference.size:
         msg = f"output {index} has {value.size} values, its reference {reference.size}"
@@ -83,7 +116,8 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
     error = np.where(finite, value, 0) - np.where(finite, reference, 0)
     scale = float(np.max(np.abs(reference[finite]), initial=0.0))
     large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
-    equal = float((value == reference).mean()) if is_whole and value.size else None
+    is_real, is_label = kind == "real", kind == "label"
+    equal = None if is_real else float((value == reference).mean()) if value.size else 1.0
     lead = _allowed_error(reference[finite], _USUAL_DB if least_db is None else least_db)
     lost = int((~finite & ~same_odd).sum())
     return Parity(
@@ -92,12 +126,13 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         max_abs=float(np.max(np.abs(error), initial=0.0)),
         max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
         mse=None if lost else float(np.sum(error**2)) / max(error.size, 1),
-        snr_db=None if is_whole else snr_db(reference[finite], error[finite]),
-        cosine=None if is_whole else _cosine(value[finite], reference[finite]),
-        top1=equal if is_whole else _top1(value, reference, columns, -1),
-        clear_top1=equal if is_whole else _top1(value, reference, columns, _CLEAR_LEAD * lead),
+        snr_db=None if is_label else snr_db(reference[finite], error[finite]),
+        cosine=None if is_label else _cosine(value[finite], reference[finite]),
+        top1=_top1(value, reference, columns, -1) if is_real else equal,
+        clear_top1=_top1(value, reference, columns, _CLEAR_LEAD * lead) if is_real else None,
         nonfinite_differences=lost,
-        degenerate=None if is_whole else find_degeneracy(reference),
+        degenerate=find_degeneracy(reference) if is_real else None,
+        equal_share=equal,
     )
 
 

@@ -12,7 +12,7 @@ from etprof.tables import comparisons, findings, operators, verdicts
 from etprof.tables.report import comparison_headline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
@@ -179,6 +179,8 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     headlines += [AnswerLine(plain)] if plain else []
     caution = verdicts.caution_of(comparison)
     headlines += [AnswerLine(caution, "yellow")] if caution else []
+    structure = comparisons.describe_structure(comparison)
+    headlines += [AnswerLine(f"In structure: {structure}.")] if structure else []
     candidate = comparison.candidate.experiment
     bar = () if candidate.is_in_doubt else _classes(candidate)
     return Brief(
@@ -186,6 +188,18 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
         points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
         ends=tuple(ends),
     )  # fmt: skip
+
+
+def brief_comparisons(compared: Sequence[Comparison], *, ends: Iterable[str] = ()) -> Brief:
+    """Returns the verdicts of several comparisons, and what changed in structure in each."""
+    table = comparisons.COMPARISONS.of_each(compared)
+    lines = []
+    for comparison, row in zip(compared, table.records(), strict=True):
+        structure = comparisons.describe_structure(comparison) or "nothing changed in structure"
+        lines.append(f"{row['mode'] or row['sides']}: {structure}")
+    is_emulated = all(comparison.times is None for comparison in compared)
+    lines += [f"Note: {EMULATED}"] if is_emulated else []
+    return listed(table, lines=lines, ends=ends)
 
 
 def _notes(notes: Iterable[str]) -> Iterator[AnswerLine]:

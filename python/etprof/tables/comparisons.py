@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.compare.alignment import label_of
 from etprof.analysis.compare.waterfall import WaterfallStep
+from etprof.analysis.exact_facts import EXACT_METRICS
 from etprof.analysis.split.tree import comparison_tree
+from etprof.base.units import format_value
+from etprof.run.accuracy import format_differing
 from etprof.tables.operators import (
     BOX_COLUMNS,
     DETAIL_COLUMNS,
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.amdahl import Bottleneck
     from etprof.analysis.compare.comparison import Change, ComparedTimes, Comparison, OperatorChange
     from etprof.analysis.compare.waterfall import Waterfall
+    from etprof.analysis.exact_facts import ExactFacts, ExactMetric
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.analysis.validity import ValidityCheck
@@ -43,6 +47,23 @@ class _ChangeContext(NamedTuple):
     comparison: Comparison
     names: tuple[str, ...]
     change: Change | None
+
+
+class SideFacts(NamedTuple):
+    """One side of a comparison, with what no noise changes."""
+
+    comparison: Comparison
+    name: str
+    facts: ExactFacts
+
+
+def _fact(metric: ExactMetric) -> Callable[[SideFacts], Value]:
+    return lambda side: metric.value_of(side.facts)
+
+
+def _side_facts(comparison: Comparison) -> Iterator[SideFacts]:
+    for name, facts in zip(comparison.short_names, comparison.facts, strict=True):
+        yield SideFacts(comparison, name, facts)
 
 
 class ChangedOperator(NamedTuple):
@@ -133,6 +154,21 @@ def _changed_label(subject: ChangedOperator) -> str | None:
     return f"only in {comparison.short_names[pair.baseline is None]}"
 
 
+def describe_structure(comparison: Comparison) -> str:
+    """Says what no noise changes and did change; empty for nothing."""
+    before, after = comparison.facts
+    changes = []
+    for metric in EXACT_METRICS.values():
+        old, new = metric.value_of(before), metric.value_of(after)
+        if old is None or new is None or abs(new - old) <= metric.tolerance(old):
+            continue
+        label = metric.label[0].lower() + metric.label[1:]
+        changes.append(
+            f"{label} {format_value(metric.unit, old)} → {format_value(metric.unit, new)}"
+        )
+    return "; ".join(changes)
+
+
 def changed_operators(
     comparison: Comparison, details: Mapping[int, OperatorDetail] | None = None
 ) -> list[ChangedOperator]:
@@ -180,6 +216,8 @@ COMPARISONS: Final = Table(
                says="`baseline → candidate`"),
         Column("sides", "string", title="comparison", of=lambda c: c.short_name,
                says="the same, shortened to what differs"),
+        Column("mode", "string", of=lambda c: c.common_mode,
+               says="SME mode of both sides, where they are of separate runs"),
         Column("verdict", "string", of=badge_of, styles=VERDICT_STYLES,
                says="faster, slower, no difference, inconclusive; or why there is none"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
@@ -205,6 +243,30 @@ COMPARISONS: Final = Table(
     title="All comparisons",
     says="one row per pair of experiments that answers a question",
     basis="per inference",
+)  # fmt: skip
+STRUCTURE: Final = Table(
+    "structure",
+    (
+        _COMPARISON,
+        Column("side", "string", of=lambda s: s.name, says="baseline or candidate, by its name"),
+        *(
+            Column(
+                # A column that ends in `share` is one of time.
+                name.replace("sme_share", "sme_work"),
+                "Int64" if metric.unit in {"count", "bytes"} else "float64", metric.unit,
+                title=metric.label[0].lower() + metric.label[1:],
+                dropped_first=1 if metric.better == "neither" else 0,
+                of=_fact(metric),
+                says="of the model's own" if metric.better == "neither" else f"{metric.better} is better",
+            )
+            for name, metric in EXACT_METRICS.items()
+        ),
+    ),
+    from_each="comparison",
+    rows_of=_side_facts,
+    title="Structure",
+    says="one row per side: what every repetition of the run gives again",
+    basis="per program",
 )  # fmt: skip
 OPERATOR_CHANGES: Final = Table(
     "operator_changes",
@@ -396,9 +458,12 @@ OUTPUTS: Final = Table(
         Column("cosine", "float64", "1", visibility="data", of=lambda s: s.parity.cosine,
                says="of the angle between both; missing where one is zero"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.parity.top1,
-               says="rows whose largest entry is at the same place"),
-        Column("minimum_snr_db", "float64", "dB", title="at least", of=lambda s: s.minimum_snr_db,
-               says="the tolerance"),
+               says="rows whose largest entry is at the same place; of whole numbers, those that are equal"),
+        Column("minimum_snr_db", "float64", "dB", title="at least",
+               of=lambda s: s.minimum_snr_db if s.least_equal_share is None else None,
+               says="the tolerance; of indices, classes and masks see least_equal_share"),
+        Column("least_equal_share", "float64", "share", title="equal at least",
+               of=lambda s: s.least_equal_share, says="the tolerance of indices, classes and masks"),
         Column("is_within", "boolean", title="within", of=lambda s: s.is_within,
                styles={"yes": "green", "no": "bold red"}, says="whether they agree"),
     ),
@@ -410,9 +475,15 @@ OUTPUTS: Final = Table(
 
 
 def _reason(verdict: Verdict) -> str:
-    """Says why it failed or is unknown; of equal outputs, which have no SNR, that they are equal."""
-    is_equal = verdict.answer == "passed" and verdict.snr_db is None and verdict.question != "text"
-    return verdict.reason or ("no error: the outputs are equal" if is_equal else "")
+    """Says why it failed or is unknown; of outputs without an SNR, how many are equal."""
+    if verdict.reason or verdict.answer != "passed" or verdict.question == "text":
+        return verdict.reason
+    if verdict.equal_share is not None and verdict.equal_share < 1:
+        shares = (verdict.equal_share, verdict.least_equal_share or 0.0)
+        return "{} of its whole numbers differ; at most {} may".format(
+            *map(format_differing, shares)
+        )
+    return "no error: the outputs are equal" if verdict.snr_db is None else ""
 
 
 ACCURACY: Final = Table(
@@ -429,12 +500,16 @@ ACCURACY: Final = Table(
                says="the one that decides"),
         Column("snr_db", "float64", "dB", title="SNR", dropped_first=1, of=lambda s: s.snr_db,
                says="signal to noise; missing without any error"),
-        Column("least_snr_db", "float64", "dB", title="at least", dropped_first=2, of=lambda s: s.least_snr_db,
+        Column("least_snr_db", "float64", "dB", title="at least", dropped_first=2,
+               of=lambda s: None if s.snr_db is None and s.equal_share is not None else s.least_snr_db,
                says="what is asked for"),
         Column("cosine", "float64", "1", of=lambda s: s.cosine, visibility="page",
                says="of the angle between both"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.top1,
-               visibility="page", says="rows whose largest entry is at the same place"),
+               visibility="page",
+               says="rows whose largest entry is at the same place; of whole numbers, those that are equal"),
+        Column("least_equal_share", "float64", "share", title="equal at least", visibility="page",
+               of=lambda s: s.least_equal_share, says="of whole numbers, what is asked for"),
         Column("reason", "string", of=_reason,
                says="why it failed or is not known, or that there is no error"),
     ),

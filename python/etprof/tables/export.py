@@ -14,6 +14,7 @@ from etprof.base.units import (
     format_size,
     format_value,
 )
+from etprof.run.accuracy import format_differing
 from etprof.tables.brief import AnswerLine, BarPart
 from etprof.tables.quality import ANSWER_STYLES
 from etprof.tables.table import Column, Table
@@ -133,7 +134,7 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
 def headline(manifest: ExportManifest, report: DelegationReport) -> str:
     """Says of the method that runs what is delegated, and the SNR of its outputs."""
     name = manifest.method if manifest.method in report.methods else next(iter(report.methods))
-    figures = _figures(report.methods[name], manifest.methods[name])
+    check = manifest.methods[name].check
     clauses = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
     if summary := report.methods[name].summary:
         clauses.append(
@@ -141,8 +142,8 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
             f"{count_of(summary.delegate_calls, 'delegate call')}, "
             f"{format_count(summary.undelegated_operators)} outside"
         )
-    if manifest.methods[name].check is not None:
-        clauses.append(f"SNR against eager fp32 {figures['SNR against eager fp32']}")
+    if check is not None:
+        clauses.append(_likeness(check))
     other_methods = len(report.methods) - 1
     return "; ".join(clauses) + (
         f" ({name}; {count_of(other_methods, 'other method')})" if other_methods else ""
@@ -230,14 +231,31 @@ def _delegated_bytes(method: MethodReport) -> str | None:
     return f"{format_size(sum(graphs))} + {weights_size}"
 
 
+def _likeness(check: ExportCheck) -> str:
+    """Says how near the outputs are to the float32 model's."""
+    ratios = [output.snr_db for output in check.outputs if output.snr_db is not None]
+    if ratios:
+        return f"SNR against eager fp32 {_distance(check)}"
+    return f"outputs against eager fp32: {_distance(check)}"
+
+
 def _distance(check: ExportCheck | None) -> str:
-    """Returns the worst output's signal-to-noise ratio, and whether it is more than the precision explains."""
+    """Returns the worst output's signal-to-noise ratio, and whether the precision explains it.
+
+    Without a ratio it says what there is in its place.
+    """
     outputs = () if check is None else check.outputs
-    ratios = [output.snr_db for output in outputs if output.snr_db is not None]
-    if check is None or not ratios:
-        return "none"
+    if check is None or not outputs:
+        return "none to compare"
     note = "" if check.passed else f", expected at least {format_value('dB', check.minimum_snr_db)}"
-    return f"{format_value('dB', min(ratios))}{note}"
+    if ratios := [output.snr_db for output in outputs if output.snr_db is not None]:
+        return f"{format_value('dB', min(ratios))}{note}"
+    if any(output.degenerate for output in outputs):
+        return "not scored"
+    equal_share = min((o.equal_share for o in outputs if o.equal_share is not None), default=1.0)
+    if equal_share == 1:
+        return "equal"
+    return f"{format_differing(equal_share)} of the whole numbers differ"
 
 
 def _bundle(check: BundleCheck) -> str:

@@ -37,7 +37,7 @@ DECLARED: Final[dict[str, Table]] = {
     for table in (
         operators.OPERATORS, operators.SPLIT, operators.CATEGORIES, *operators.ROLLUPS.values(),
         operators.ICICLE, comparisons.ICICLE_CHANGES, operators.INTENSITY, measurement.LAUNCHES,
-        comparisons.COMPARISONS, comparisons.OPERATOR_CHANGES, comparisons.CATEGORY_CHANGES,
+        comparisons.COMPARISONS, comparisons.STRUCTURE, comparisons.OPERATOR_CHANGES, comparisons.CATEGORY_CHANGES,
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
@@ -56,7 +56,7 @@ _ROLLUP_ROWS: Final = 8
 _WHERE: Final = ("rollups", "time", "icicle", "categories")
 """Sections that say where the time goes, in the order in which people read them."""
 _EVIDENCE: Final = (
-    "comparisons", "operators", "split", "kernels", "whynot", "outlook", "waterfall", "generation",
+    "comparisons", "facts", "operators", "split", "kernels", "whynot", "outlook", "waterfall", "generation",
     "threads", "latencies", "accuracy", "validity",
 )  # fmt: skip
 """Those that prove it."""
@@ -180,6 +180,9 @@ def report_sections(assessment: Assessment, medium: Medium = "page") -> list[Sec
     ]  # fmt: skip
     if comparison is not None:
         sections += _comparison_parts(comparison)
+    if comparison is not None and comparison.is_of_two_programs:
+        structure = comparisons.STRUCTURE.of_each([comparison])
+        sections.append(Section("facts", structure.title, (structure,)))
     if assessment.is_split:
         sections += [
             *_sme2_prediction(assessment),
@@ -225,7 +228,8 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     classes = comparisons.CLASS_CHANGES.of_each([comparison])
     warning = verdicts.describe_recorded(_sides(comparison))
     table = comparisons.sides_named(classes, comparison)
-    sections = [Section("time", "", (table,), lead=warning)]
+    structure = comparisons.STRUCTURE.of_each([comparison])
+    sections = [Section("facts", "", (structure,)), Section("time", "", (table,), lead=warning)]
     sections += _comparison_parts(comparison)
     if comparison.times is None:
         sections.append(Section(
@@ -286,9 +290,11 @@ def _totals_apart(assessment: Assessment) -> Iterator[str]:
 
 def _split_sections(assessment: Assessment) -> Iterator[Section]:
     """What each experiment's inference is made of; pages have tables that can be searched."""
-    for experiment in assessment.run.experiments:
+    experiments = assessment.run.experiments
+    for experiment in experiments:
         table = operators.SPLIT.of_each([experiment])
-        tables = [replace(table, title=f"Operators of {experiment.name}")]
+        title = f"Operators of {experiment.name}" if len(experiments) > 1 else "Operators"
+        tables = [replace(table, title=title)]
         if assessment.primary_comparison is not None:
             classes = operators.CATEGORIES.of_each([experiment]).with_total(_WHOLE)
             tables.insert(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
 WRONG = "wrong outputs"
+NO_COMPARISON = "no comparison"
 QUESTIONABLE = "questionable"
 """The badge of a verdict that a condition of the measurement speaks against."""
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
@@ -113,7 +114,7 @@ def _describe_pair(comparison: Comparison) -> str:
     pair, models = comparison.short_name, [_model_of(*side) for side in sides]
     if models[0] != models[1] and all(map(str.__contains__, comparison.short_names, models)):
         return describe_setup(*sides, names=pair)
-    setup = describe_setup(*sides)
+    setup = ", ".join(filter(None, (describe_setup(*sides), comparison.common_mode)))
     return setup if pair in setup.split(", ") else f"{setup}, {pair}"
 
 
@@ -303,7 +304,7 @@ def _describe_interval(steady: BlockedMedian) -> str:
 def _single_experiment_badge(assessment: Assessment) -> str:
     if assessment.run.wrong:
         return WRONG
-    return "no comparison" if assessment.primary.experiment.split.times else "not representative"
+    return NO_COMPARISON if assessment.primary.experiment.split.times else "not representative"
 
 
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:

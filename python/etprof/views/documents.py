@@ -102,6 +102,7 @@ def comparison_document(comparison: Comparison) -> Document:
         "wrong_outputs": [verdict.text for verdict in comparison.wrong],
         "differences": [dataclasses.asdict(difference) for difference in comparison.differences],
         "notes": list(comparison.notes),
+        "structure": _records(comparisons.STRUCTURE.of_each([comparison])),
         "operators": [
             record | {"speed_up_interval_over_calls": _pair(record)}
             for record in _records(comparisons.OPERATOR_CHANGES.of_each([comparison]))

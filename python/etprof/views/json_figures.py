@@ -164,6 +164,7 @@ _COMPARISON: Final = (
     _VERSION,
     Figure("baseline.threads", "count", "per launch"),
     Figure("candidate.threads", "count", "per launch"),
+    *_of_table("structure[]", comparisons.STRUCTURE),
     *_of_table("operators[]", comparisons.OPERATOR_CHANGES),
     Figure("operators[].speed_up_interval_over_calls[]", "ratio", "per inference", "both ends"),
     Figure("tokens.first_difference", "count", "position", "of the first other token"),
@@ -230,6 +231,8 @@ _VERDICT: Final = (
     Figure("least_snr_db", "dB", "per output", "what is asked for"),
     Figure("cosine", "1", "per output", "of the angle between both"),
     Figure("top1", "share", "per output", "rows with the largest entry at the same place"),
+    Figure("equal_share", "share", "per output", "whole numbers that are equal"),
+    Figure("least_equal_share", "share", "per output", "what is asked for"),
 )
 _TENSOR: Final = (
     Figure("index", "count", "position", "among inputs or outputs"),
@@ -251,6 +254,7 @@ _CHECK: Final = (
     Figure("outputs[].cosine", "1", "per output"),
     Figure("outputs[].max_abs_error", "1", "per output", "largest absolute difference"),
     Figure("outputs[].top1_agreement", "share", "per output"),
+    Figure("outputs[].equal_share", "share", "per output", "whole numbers that are equal"),
     Figure("bundle.absolute_tolerance", "1", "per output"),
     Figure("bundle.relative_tolerance", "share", "per output"),
 )

@@ -10,6 +10,7 @@ from etprof.base.units import first_texts
 from etprof.tables.alternatives import side_by_side
 from etprof.tables.findings import gain_text
 from etprof.tables.report import report_of
+from etprof.tables.verdicts import NO_COMPARISON
 from etprof.views.cells import shown_columns, shown_rows
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
     if report.warning:
         yield from (f"> **Not representative.** {escape(report.warning)}", "")
     yield from (escape(head.sentence), "")
-    yield from (f"**{escape(head.badge)}** {escape(head.detail_sentence)}".rstrip(), "")
+    # The sentence above says that there is none.
+    badge = "" if head.badge == NO_COMPARISON else f"**{escape(head.badge)}** "
+    yield from (f"{badge}{escape(head.detail_sentence)}".rstrip(), "")
     yield from markdown_rows(("figure", "value", "basis"), report.tiles)
     yield from _findings(report)
     for section in report.sections:

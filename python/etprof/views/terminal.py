@@ -52,7 +52,9 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     if report.doubt:
         renderables.append(folded_text(report.doubt, style="yellow"))
     if report.findings:
-        renderables += [_findings_heading(report.findings), *map(_finding, report.findings)]
+        are_named = len(assessment.run.experiments) > 1
+        renderables.append(_findings_heading(report.findings))
+        renderables += [_finding(group, are_named=are_named) for group in report.findings]
     elif not report.doubt:
         checks = "; ".join(report.silent) or "none"
         renderables.append(folded_text(f"No findings. Checks: {checks}"))
@@ -104,18 +106,24 @@ def _findings_heading(groups: Sequence[FindingGroup]) -> FoldedText:
     )
 
 
-def _finding(group: FindingGroup) -> FoldedText:
+def _finding(group: FindingGroup, *, are_named: bool) -> FoldedText:
+    """Returns it with those of the same cause; `are_named` tells which experiment has it."""
     do = "Do: " if group.lead.action else ""
     action = f"\n   {do}{group.lead.advice}" if group.lead.advice else ""
-    others = [part for finding in group.others for part in ("\n   Also ", *_said(finding))]
-    return folded_text(*_said(group.lead), action, *others)
+    others = [
+        part
+        for finding in group.others
+        for part in ("\n   Same cause: ", *_said(finding, are_named=are_named))
+    ]
+    return folded_text(*_said(group.lead, are_named=are_named), action, *others)
 
 
-def _said(finding: Finding) -> tuple[tuple[str, str], str, str]:
+def _said(finding: Finding, *, are_named: bool) -> tuple[tuple[str, str], str, str]:
+    where = f" ({finding.experiment})" if are_named else ""
     return (
         (f"{finding.rule} {finding.title}", SEVERITY_STYLES[finding.severity]),
         f" {gain_text(finding)}".rstrip(),
-        f": {finding.summary} ({finding.experiment})",
+        f": {finding.summary}{where}",
     )
 
 

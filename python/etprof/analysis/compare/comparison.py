@@ -16,6 +16,7 @@ from etprof.analysis.compare.comparability import (
     run_one_program,
 )
 from etprof.analysis.compare.waterfall import Waterfall, build_waterfall
+from etprof.analysis.exact_facts import facts_of_experiment
 from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.output_check import (
     OutputCheck,
@@ -52,6 +53,7 @@ from etprof.statistics.two_samples import benjamini_hochberg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from etprof.analysis.exact_facts import ExactFacts
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import PartTimes
     from etprof.backends.backend import OperatorClass
@@ -153,6 +155,25 @@ class Comparison:
     tokens: TokenComparison | None
     """What language models generated on both sides; None when there are no tokens."""
     notes: tuple[str, ...]
+
+    @property
+    def facts(self) -> tuple[ExactFacts, ExactFacts]:
+        """What no noise changes, of the baseline and of the candidate."""
+        before, after = (
+            facts_of_experiment(side.experiment, side.run.verdicts)
+            for side in (self.baseline, self.candidate)
+        )
+        return before, after
+
+    @property
+    def common_mode(self) -> str | None:
+        """The SME mode of both sides, where it tells pairs of two separate runs apart."""
+        sides = (self.baseline, self.candidate)
+        modes = {side.experiment.sme for side in sides}
+        of_runs = {experiment.sme for side in sides for experiment in side.run.experiments}
+        mode = next(iter(modes))
+        are_apart = len(modes) == 1 < len(of_runs) and sides[0].run.source != sides[1].run.source
+        return SME_LABELS.get(mode) if mode and are_apart else None
 
     @property
     def outputs_agree(self) -> bool:

@@ -168,7 +168,8 @@ def find_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> Remedy:
     outside = [detail for detail in subject.details if not detail.row.is_delegated]
     text, mended = "", find_causes(replaced)
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
-        text = f"{'; '.join(map(str, mended))}: {command} {_effect(len(replaced), len(details))}"
+        effect = _effect(len(replaced), len(details))
+        text = f"{command} {effect}: {'; '.join(map(str, mended))}"
     return Remedy(text, len(details), len(replaced), _refusals(subject, further_findings))
 
 

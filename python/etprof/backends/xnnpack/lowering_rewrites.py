@@ -107,6 +107,7 @@ class DelegatedCasts(LoweringRewrite):
     """Casts between half and single precision stay inside the delegate."""
 
     name = "delegated_casts"
+    delegated_casts = _CASTS
     changes = (
         "a cast between half and single precision is a Convert node of the delegate, instead of a "
         "call of a portable kernel between two delegate calls"

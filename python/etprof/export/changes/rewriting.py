@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch._guards import detect_fake_mode
@@ -156,7 +156,7 @@ def _rewrite(
     for rewrite in rewrites:
         if issubclass(rewrite, ProgramRewrite):
             replaced += _edit(program, rewrite)
-    replaced += Counter(names[target] for _, target in _find_places(program, table))
+    replaced += Counter(names[site.target] for site in _find_places(program, table))
     if not replaced:
         return program, replaced
     try:
@@ -185,10 +185,20 @@ def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
     return {find_overload(name): rewrite.named(put) for name, put in replacements.items()}
 
 
+class _ReplacementSite(NamedTuple):
+    """Where an operator would be replaced."""
+
+    node: torch.fx.Node
+    target: Any
+    """The operator: the node's own, or one that a view is made of."""
+    casts: frozenset[frozenset[torch.dtype]] = frozenset()
+    """Pairs of types between which what is put there casts."""
+
+
 def _find_places(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
-) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """Yields the nodes that would be replaced, and the operator that is; tries it without data.
+) -> Iterator[_ReplacementSite]:
+    """Yields where an operator would be replaced; tries it without data.
 
     A view such as `chunk` or `expand_as` is made of other operators, and retracing meets those.
     """
@@ -205,13 +215,17 @@ def _find_places(
                 continue
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
             if node.target in table:
-                if table[node.target](*args, **kwargs) is not NotImplemented:
-                    yield node, node.target
+                with _CastProbe() as casts:
+                    result = table[node.target](*args, **kwargs)
+                if result is not NotImplemented:
+                    yield _ReplacementSite(node, node.target, frozenset(casts.pairs))
             # To compute with symbols is to constrain them.
             elif _are_static((args, kwargs)):
                 with _ReplacementProbe(table) as probe:
                     node.target(*args, **kwargs)
-                yield from ((node, target) for target in dict.fromkeys(probe.replaced))
+                yield from (
+                    _ReplacementSite(node, target) for target in dict.fromkeys(probe.replaced)
+                )
 
 
 def _is_composite_view(target: object) -> bool:
@@ -229,6 +243,28 @@ def _are_static(values: object) -> bool:
         for value in torch.utils._pytree.tree_leaves(values)
         for number in (value.shape if isinstance(value, torch.Tensor) else (value,))
     )
+
+
+class _CastProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the types between which operators cast."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.pairs = set[frozenset[torch.dtype]]()
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Notes the operator where it casts, and computes it as it is."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and args[0].dtype != result.dtype:
+            self.pairs.add(frozenset((args[0].dtype, result.dtype)))
+        return result
 
 
 class _ReplacementProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -257,22 +293,31 @@ class _ReplacementProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def find_missed(
     program: torch.export.ExportedProgram, rewrites: Sequence[type[Rewrite]]
 ) -> MissedRewrites:
-    """Returns what `rewrites`, which nobody requested, would replace in a traced program."""
+    """Returns what `rewrites`, which nobody requested, would replace in a traced program.
+
+    Where one puts casts, those that keep these inside the delegate belong to it: without them what
+    it takes in would bring two operators outside.
+    """
     sound = [rewrite for rewrite in rewrites if rewrite.find_objection() is None]
     missed, failed = defaultdict[str, list[str]](list), dict[str, str]()
     for rewrite in sound:
         try:
             if issubclass(rewrite, ProgramRewrite):
-                nodes = rewrite.named(rewrite.find_places)(program)
+                sites = [
+                    _ReplacementSite(node, None)
+                    for node in rewrite.named(rewrite.find_places)(program)
+                ]
             else:
                 table = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
-                nodes = list(dict.fromkeys(node for node, _ in _find_places(program, table)))
+                sites = list(_find_places(program, table))
         except ExportError as error:
             failed[rewrite.name] = str(error)
             continue
-        for node in nodes:
-            traced = find_traced(node)
-            missed[traced[0] if traced else node.name].append(rewrite.name)
+        for site in sites:
+            traced = find_traced(site.node)
+            names = missed[traced[0] if traced else site.node.name]
+            needed = [rule.name for rule in sound if rule.delegated_casts in site.casts]
+            names += [name for name in (rewrite.name, *needed) if name not in names]
     return MissedRewrites(
         missed, [rewrite for rewrite in sound if rewrite.level != "graph"], failed
     )

@@ -9,115 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from etprof.base.units import first_texts, format_count, format_value
-from etprof.history.exact.facts import ExactFacts, LayerWork
-from etprof.history.gate import EXACT_THRESHOLD, Judgement, Verdict
+from etprof.analysis.exact_facts import (
+    EXACT_METRICS,
+    ExactFacts,
+    ExactMetric,
+    LayerWork,
+)
+from etprof.base.units import first_texts, format_count
+from etprof.history.gate import Judgement, Verdict
 from etprof.history.schema import OperatorWork, Run, RunWork
 
-Direction = Literal["more", "fewer", "neither"]
+_MODEL_MACS: Final = EXACT_METRICS["model_macs"].value_of
 _NAMED: Final = 3
 """Layers or operators that a reason lists."""
-_OUTPUT_TOLERANCE_DB: Final = 3.0
-"""Twice the error power: retrained weights alone move the distance by less."""
-
-
-@dataclass(frozen=True)
-class ExactMetric:
-    """One metric without noise, and which way is better."""
-
-    label: str
-    unit: str
-    better: Direction
-    value_of: Callable[[ExactFacts], float | None]
-    counterpart: Callable[[ExactFacts], float] | None = None
-    """What grows where work that this metric counts goes elsewhere."""
-    describe_layer: Callable[[LayerWork, LayerWork], str] | None = None
-    """What became of a layer; empty for nothing."""
-    tolerance: Callable[[float], float] = lambda _: 0.0
-    """The change that is none, by the value before."""
-
-
-def _sum_of(name: str) -> Callable[[ExactFacts], float]:
-    return lambda facts: sum(getattr(layer, name) for layer in facts.layers)
-
-
-def _of_routes(value_of: Callable[[ExactFacts], float]) -> Callable[[ExactFacts], float | None]:
-    return lambda facts: value_of(facts) if facts.has_routes and facts.layers else None
-
-
-def _sme_share(facts: ExactFacts) -> float:
-    macs = sum(layer.macs for layer in facts.layers)
-    return sum(layer.sme_macs for layer in facts.layers) / macs if macs else 0.0
-
-
-def _model_macs(facts: ExactFacts) -> float | None:
-    return sum(layer.macs for layer in facts.layers) if facts.layers else None
-
-
-def _describe_route(before: LayerWork, now: LayerWork) -> str:
-    """Says which way a layer's products went."""
-    left = before.sme_operators - now.sme_operators
-    if left > 0 and now.other_operators > before.other_operators:
-        return f"left SME with {format_count(now.other_macs)} multiply-accumulates"
-    if left < 0 and now.other_operators < before.other_operators:
-        return f"runs on SME now, {format_count(now.sme_macs)} multiply-accumulates"
-    if now.other_macs != before.other_macs:
-        return f"off SME {format_count(before.other_macs)} → {format_count(now.other_macs)}"
-    if now.sme_macs != before.sme_macs:
-        return f"on SME {format_count(before.sme_macs)} → {format_count(now.sme_macs)}"
-    return ""
-
-
-def _describe_macs(before: LayerWork, now: LayerWork) -> str:
-    if now.macs == before.macs:
-        return ""
-    return f"{format_count(before.macs)} → {format_count(now.macs)}"
-
-
-def _describe_outside(before: LayerWork, now: LayerWork) -> str:
-    if now.outside == before.outside:
-        return ""
-    return f"{format_count(before.outside)} → {format_count(now.outside)} outside"
-
-
-def _of_size(value: float) -> float:
-    return EXACT_THRESHOLD * value
-
-
-EXACT_METRICS: Final[Mapping[str, ExactMetric]] = {
-    "sme_operators": ExactMetric(
-        "Operators on SME", "count", "more", _of_routes(_sum_of("sme_operators")),
-        _sum_of("other_operators"), _describe_route,
-    ),
-    "sme_share": ExactMetric(
-        "Share of work on SME", "share", "more", _of_routes(_sme_share),
-        _sum_of("other_macs"), _describe_route,
-    ),
-    "model_macs": ExactMetric(
-        "Multiply-accumulates of the model", "count", "neither", _model_macs,
-        describe_layer=_describe_macs,
-    ),
-    "delegate_calls": ExactMetric(
-        "Delegate calls", "count", "fewer", lambda facts: facts.delegate_calls,
-        describe_layer=_describe_outside,
-    ),
-    "operators_outside": ExactMetric(
-        "Operators outside delegates", "count", "fewer", lambda facts: facts.operators_outside,
-        describe_layer=_describe_outside,
-    ),
-    "program_bytes": ExactMetric(
-        "Program", "bytes", "fewer", lambda facts: facts.program_bytes, tolerance=_of_size
-    ),
-    "planned_bytes": ExactMetric(
-        "Planned memory", "bytes", "fewer", lambda facts: facts.planned_bytes, tolerance=_of_size
-    ),
-    "output_db": ExactMetric(
-        "Outputs against float32", "dB", "more", lambda facts: facts.output_db,
-        tolerance=lambda _: _OUTPUT_TOLERANCE_DB,
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -288,7 +194,7 @@ def _compare_work(
 def _growth(before: Run, now: Run) -> float | None:
     """By how many multiply-accumulates the model itself grew; None where nobody knows."""
     old, new = facts_of(before), facts_of(now)
-    first, second = (_model_macs(facts) if facts else None for facts in (old, new))
+    first, second = (_MODEL_MACS(facts) if facts else None for facts in (old, new))
     return None if first is None or second is None else second - first
 
 
@@ -357,8 +263,3 @@ def _has_same_facts(first: Run, second: Run) -> bool:
 def is_worse(comparisons: Sequence[ExactComparison]) -> bool:
     """Whether any metric is a regression."""
     return any(comparison.judgement.verdict == "regression" for comparison in comparisons)
-
-
-def describe_value(unit: str, value: float | None) -> str:
-    """Formats a value as exactly as it was compared."""
-    return format_count(value) if unit == "bytes" else format_value(unit, value)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.records import Count, Name, Record
+from etprof.base.units import format_count, format_value
 from etprof.run.accuracy import export_place
 
 if TYPE_CHECKING:
@@ -15,6 +18,12 @@ if TYPE_CHECKING:
     from etprof.analysis.split.evidence import OperatorEvidence
     from etprof.run.accuracy import Verdict
     from etprof.run.program import LoadedProgram
+
+Direction = Literal["more", "fewer", "neither"]
+EXACT_THRESHOLD: Final = 0.01
+"""Of a value that never varies, where no other is asked for."""
+_OUTPUT_TOLERANCE_DB: Final = 3.0
+"""Twice the error power: retrained weights alone move the distance by less."""
 
 
 class LayerWork(Record):
@@ -61,6 +70,103 @@ class ExactFacts(Record):
     """Of the method's arenas."""
     output_db: float | None = None
     """Signal to noise of the worst output against the float32 model."""
+
+
+@dataclass(frozen=True)
+class ExactMetric:
+    """One metric without noise, and which way is better."""
+
+    label: str
+    unit: str
+    better: Direction
+    value_of: Callable[[ExactFacts], float | None]
+    counterpart: Callable[[ExactFacts], float] | None = None
+    """What grows where work that this metric counts goes elsewhere."""
+    describe_layer: Callable[[LayerWork, LayerWork], str] | None = None
+    """What became of a layer; empty for nothing."""
+    tolerance: Callable[[float], float] = lambda _: 0.0
+    """The change that is none, by the value before."""
+
+
+def _sum_of(name: str) -> Callable[[ExactFacts], float]:
+    return lambda facts: sum(getattr(layer, name) for layer in facts.layers)
+
+
+def _of_routes(value_of: Callable[[ExactFacts], float]) -> Callable[[ExactFacts], float | None]:
+    return lambda facts: value_of(facts) if facts.has_routes and facts.layers else None
+
+
+def _sme_share(facts: ExactFacts) -> float:
+    macs = sum(layer.macs for layer in facts.layers)
+    return sum(layer.sme_macs for layer in facts.layers) / macs if macs else 0.0
+
+
+def _model_macs(facts: ExactFacts) -> float | None:
+    return sum(layer.macs for layer in facts.layers) if facts.layers else None
+
+
+def _describe_route(before: LayerWork, now: LayerWork) -> str:
+    """Says which way a layer's products went."""
+    left = before.sme_operators - now.sme_operators
+    if left > 0 and now.other_operators > before.other_operators:
+        return f"left SME with {format_count(now.other_macs)} multiply-accumulates"
+    if left < 0 and now.other_operators < before.other_operators:
+        return f"runs on SME now, {format_count(now.sme_macs)} multiply-accumulates"
+    if now.other_macs != before.other_macs:
+        return f"off SME {format_count(before.other_macs)} → {format_count(now.other_macs)}"
+    if now.sme_macs != before.sme_macs:
+        return f"on SME {format_count(before.sme_macs)} → {format_count(now.sme_macs)}"
+    return ""
+
+
+def _describe_macs(before: LayerWork, now: LayerWork) -> str:
+    if now.macs == before.macs:
+        return ""
+    return f"{format_count(before.macs)} → {format_count(now.macs)}"
+
+
+def _describe_outside(before: LayerWork, now: LayerWork) -> str:
+    if now.outside == before.outside:
+        return ""
+    return f"{format_count(before.outside)} → {format_count(now.outside)} outside"
+
+
+def _of_size(value: float) -> float:
+    return EXACT_THRESHOLD * value
+
+
+EXACT_METRICS: Final[Mapping[str, ExactMetric]] = {
+    "sme_operators": ExactMetric(
+        "Operators on SME", "count", "more", _of_routes(_sum_of("sme_operators")),
+        _sum_of("other_operators"), _describe_route,
+    ),
+    "sme_share": ExactMetric(
+        "Share of work on SME", "share", "more", _of_routes(_sme_share),
+        _sum_of("other_macs"), _describe_route,
+    ),
+    "model_macs": ExactMetric(
+        "Multiply-accumulates of the model", "count", "neither", _model_macs,
+        describe_layer=_describe_macs,
+    ),
+    "delegate_calls": ExactMetric(
+        "Delegate calls", "count", "fewer", lambda facts: facts.delegate_calls,
+        describe_layer=_describe_outside,
+    ),
+    "operators_outside": ExactMetric(
+        "Operators outside delegates", "count", "fewer", lambda facts: facts.operators_outside,
+        describe_layer=_describe_outside,
+    ),
+    "program_bytes": ExactMetric(
+        "Program", "bytes", "fewer", lambda facts: facts.program_bytes, tolerance=_of_size
+    ),
+    "planned_bytes": ExactMetric(
+        "Planned memory", "bytes", "fewer", lambda facts: facts.planned_bytes, tolerance=_of_size
+    ),
+    "output_db": ExactMetric(
+        "Outputs against float32", "dB", "more", lambda facts: facts.output_db,
+        tolerance=lambda _: _OUTPUT_TOLERANCE_DB,
+    ),
+}  # fmt: skip
 
 
 def facts_of_program(program: LoadedProgram, verdicts: Sequence[Verdict]) -> ExactFacts:
@@ -115,3 +221,8 @@ def _layers(
         sums = {name: getattr(work, name) + amount for name, amount in amounts.items()}
         by_layer[layer, source] = work.model_copy(update=sums)
     yield from by_layer.values()
+
+
+def describe_value(unit: str, value: float | None) -> str:
+    """Formats a value as exactly as it is compared."""
+    return format_count(value) if unit == "bytes" else format_value(unit, value)
