@@ -190,7 +190,7 @@ HOST: dict[str, Row] = {
     "export my_model.py:Net --dtype 8da4w_b32 --scope 'head=fp32,blocks.0.*=8da4w_b64'": Row(
         "host"
     ),
-    "export --model my_model.py:MyModel --dtype fp16 --explain": Row("host"),
+    "export my_model.py:MyModel --dtype fp16 --explain": Row("host"),
     "profile toy_cnn:fp16 --against toy_cnn:int8": Row("host"),
     "profile toy_cnn:fp32 --against toy_cnn:fp16 --threads 1": Row("host"),
     "profile FILE.pte --etrecord FILE.etrecord": Row(
