@@ -13,6 +13,7 @@ from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
+from tests.golden.limits import LIMITS_FILE, describe_limits
 from tests.golden.numbers import NUMBERS_FILE, describe_numbers
 from tests.golden.runs import APPROVED, RUNS, write_reports
 from tests.golden.transcripts import TRANSCRIPTS, transcribe, transcript_file
@@ -25,6 +26,7 @@ def main() -> None:
         COMMANDS_FILE: describe_commands(),
         COLUMNS_FILE: describe_columns(),
         FIELDS_FILE: describe_files(),
+        LIMITS_FILE: describe_limits(),
         NUMBERS_FILE: describe_numbers(),
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -22,6 +22,8 @@ _RUN_APART: Final = {
 """Files of which each process of their own runs the lines, where nothing is traced, and their tests."""
 _WHOLE: Final = ("tests/unit/test_golden.py", "tests/integration/test_export_golden.py")
 """Their tests hold whole outputs, so that one of them notices more than a dozen others do."""
+_OF_NUMBERS: Final = "tests/unit/test_golden.py::test_thresholds_and_defaults"
+"""Beginning of the test that reads numbers in the source, whose lines run at import if at all."""
 FIRST: Final = 12
 """Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -110,6 +112,7 @@ class Selection:
         names = self._of_lines(file, range(change.lines[0], change.lines[1] + 1))
         apart = _RUN_APART.get(file, ())
         names |= {name for name in self.tests if name.partition("::")[0] in apart}
+        numbers = {name for name in self.tests if name.startswith(_OF_NUMBERS)}
         if not names and not change.names:
             first, last = change.statement
             names = self._of_lines(file, range(first, last + 1))
@@ -119,7 +122,7 @@ class Selection:
                     names |= self._of_lines(other, [number])
         # Processes that tests start run lines too, and are not traced.
         names = names or self._of_lines(file, self._contexts.get(file, {}))
-        return self._in_order(names or self._of_imports(file))
+        return self._in_order((names or self._of_imports(file)) | numbers)
 
     def _of_imports(self, file: str) -> set[str]:
         """The tests of files that import a module, be it of tables alone, which no line names."""

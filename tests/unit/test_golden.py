@@ -14,6 +14,7 @@ from tests.golden.files import FIELDS_FILE, describe_files
 from tests.golden.findings import FINDINGS_FILE, describe_findings
 from tests.golden.flags import COMMANDS_FILE, describe_commands
 from tests.golden.histories import describe_history
+from tests.golden.limits import LIMITS_FILE, describe_limits
 from tests.golden.numbers import NUMBERS_FILE, describe_numbers
 from tests.golden.runs import APPROVED, RUNS, write_reports
 from tests.golden.transcripts import TRANSCRIPTS, transcribe, transcript_file
@@ -60,6 +61,12 @@ def test_a_history_shows_what_was_approved(tmp_path: Path) -> None:
 def test_files_have_the_fields_that_were_approved() -> None:
     approved = (APPROVED / FIELDS_FILE).read_text("utf-8")
     assert describe_files().splitlines() == approved.splitlines(), "read `python -m tests.golden`"
+
+
+def test_thresholds_and_defaults_are_those_that_were_approved() -> None:
+    """Of the changes that lived among 300, a third were numbers at the head of a module."""
+    approved = (APPROVED / LIMITS_FILE).read_text("utf-8")
+    assert describe_limits().splitlines() == approved.splitlines(), "read `python -m tests.golden`"
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
