@@ -17,6 +17,7 @@ from etprof.statistics.calibration import calibrate
 from etprof.statistics.effect import estimate_effect
 from tests.json_numbers import undeclared
 from tests.known_runs import on_off_run, write_run
+from tests.world.host import simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Noise, RunSpec
 
@@ -154,3 +155,24 @@ def test_every_number_of_its_json_is_declared() -> None:
     """U3-5: unit and basis of each."""
     result = calibrate([series(0.01, seed=seed) for seed in range(6)])
     assert undeclared("calibrate", json.loads(json.dumps(asdict(result)))) == []
+
+
+def test_a_profile_says_what_its_calibrated_machine_can_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ETPROF_HISTORY", "h.sqlite")
+    (tmp_path / "m.pte").write_bytes(b"program")
+    spec = RunSpec(noise=Noise(block=0.01))
+    monkeypatch.setattr("etprof.measuring.plan.configured_target", lambda _: SimTarget(spec))
+    words = ["--blocks", "6", "--pairs", "6", "--store", "h.sqlite"]
+    assert run_command_line(["calibrate", "m.pte", *words]) == 0
+    assert (tmp_path / "out_m/runs/calibrate/calibration.json").is_file()
+    capsys.readouterr()
+    with simulated_host(lambda **_: SimTarget(spec)):
+        assert run_command_line(["profile", "m.pte"]) == 0
+    assert "This machine can tell " in capsys.readouterr().err
+    monkeypatch.setenv("ETPROF_HISTORY", "none.sqlite")
+    with simulated_host(lambda **_: SimTarget(spec)):
+        assert run_command_line(["profile", "m.pte"]) == 0
+    assert "can tell" not in capsys.readouterr().err

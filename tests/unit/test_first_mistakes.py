@@ -36,6 +36,19 @@ def test_a_precision_by_pytorchs_name(said: str, meant: str) -> None:
         parse_precision(said)
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("macos", "mac"), ("Darwin", "mac"), ("qemu", "emulator"), ("x86", "local"),
+        ("pixel", "android"), ("float", "fp32"), ("bfloat16", "bf16"),
+    ],
+)  # fmt: skip
+def test_what_people_call_it_is_understood(said: str, meant: str) -> None:
+    assert suggest(said, ["android", "emulator", "local", "mac", "fp32", "bf16"]) == (
+        f"; did you mean {meant!r}?"
+    )
+
+
 def test_another_name_is_no_answer_where_it_is_no_choice() -> None:
     assert suggest("phone", ["fp16"]) == ""
 
