@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -103,6 +104,81 @@ def test_two_that_break_outputs_are_rejected_too() -> None:
     found, _, best = search("x a y b", make)
     assert best.rewrites == ("a", "b")
     assert {name for name, kept in decisions(found).items() if not kept} == {"x", "y"}
+
+
+def test_one_among_many_is_found_by_halves() -> None:
+    """L3-10: each was left out in turn, so that a dozen exports were made to find one."""
+    names = "a b c d e f g h i j k l m n"
+    tried: list[tuple[str, ...]] = []
+
+    def make(asked: tuple[str, ...]) -> Trial:
+        tried.append(asked)
+        return program(asked, problem="cannot load" if "c" in asked else None)
+
+    found = Search(names.split(), make, 2.0, lambda: True)
+    bundle = found._first_sound(make(()))
+    assert bundle is not None
+    assert set(bundle.rewrites) == {*names.split()} - {"c"}
+    assert [(step.rewrite, step.why) for step in found.steps] == [("c", "with it cannot load")]
+    # The program as it is, all together, four halves, and all but the culprit.
+    assert len(tried) == 7
+
+
+def test_two_that_break_only_together_cost_one_of_them() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        is_bad = {"b", "e"} <= set(names)
+        return program(names, outside=9 - len(names), passed=not is_bad)
+
+    found, _, best = search("a b c d e f", make)
+    assert best.rewrites == ("a", "b", "c", "d", "f")
+    assert [name for name, kept in decisions(found).items() if not kept] == ["e"]
+
+
+def test_what_finds_nothing_to_change_is_no_suspect() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        trial = program(names, passed="bad" not in names, outside=9 - len(names))
+        applied = tuple(each for each in trial.applied if each.name != "idle")
+        return trial.model_copy(update={"applied": applied})
+
+    tried: list[tuple[str, ...]] = []
+
+    def note(names: tuple[str, ...]) -> Trial:
+        tried.append(names)
+        return make(names)
+
+    bundle = Search(["idle", "good", "bad"], note, 2.0, lambda: True)._first_sound(make(()))
+    assert bundle is not None
+    assert bundle.rewrites == ("good",)
+    assert tried == [("idle", "good", "bad"), ("good",), ("good",)]
+
+
+def test_where_the_budget_ends_among_culprits_the_sound_part_is_kept() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, outside=9 - len(names), passed="d" not in names)
+
+    found, _, best = search("a b c d", make, trials=3)
+    assert best.rewrites == ("a", "b")
+    assert not found.is_complete
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_result_is_the_best_of_all_where_rewrites_help_and_break_in_pairs(seed: int) -> None:
+    """Against brute force: six rewrites, of which some help alone, some with another, some break."""
+    random = np.random.default_rng(seed)
+    names = list("abcdef")
+    alone = dict(zip(names, random.integers(0, 3, 6), strict=True))
+    helping = tuple(random.choice(names, 2, replace=False))
+
+    def make(asked: tuple[str, ...]) -> Trial:
+        gain = sum(int(alone[name]) for name in asked) + 3 * ({*helping} <= set(asked))
+        return program(asked, outside=30 - gain, passed=not {"a", "f"} <= set(asked))
+
+    _, _, best = search(" ".join(names), make)
+    every = [
+        make(tuple(name for name, is_in in zip(names, chosen, strict=True) if is_in))
+        for chosen in itertools.product([False, True], repeat=6)
+    ]
+    assert best.outside == min(trial.outside for trial in every if trial.passed)
 
 
 @pytest.mark.parametrize(("lost_db", "kept"), [(1.9, True), (2.1, False)])

@@ -1,14 +1,15 @@
 """Which rewrites to keep: all of them together first, then without each, until none is idle.
 
 No single rewrite need be a gain, so none is tried alone: a bundle is, and what it does not need is
-taken out again (backward elimination). The order is fixed, so two searches decide the same. Where
-programs are timed, one stays only if the program is slower without it by more than noise; if that
-left out gains that only add up together, all of them stay.
+taken out again (backward elimination). Where the bundle fails, the rewrite that spoils it is found by
+halves; if it spoils only with another, the better of the two stays. The order is fixed, so two searches
+decide the same. Where programs are timed, one stays only if the program is slower without it by more
+than noise; if that left out gains that only add up together, all of them stay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_value
@@ -78,6 +79,8 @@ class Search:
     gains: tuple[Gain, ...] = ()
     """Of the result over the baseline."""
     is_complete: bool = True
+    spoilers: list[str] = field(default_factory=list)
+    """Rewrites that were left out since with others the outputs or the export fail."""
 
     def run(self) -> tuple[Trial, Trial]:
         """Returns the baseline and the best program, which may be the baseline itself."""
@@ -87,7 +90,8 @@ class Search:
         bundle = self._first_sound(baseline)
         if bundle is None:
             return baseline, baseline
-        best = self._prefer_bundle(bundle, self._eliminate(baseline, bundle), baseline)
+        best = self._exchange(self._eliminate(baseline, bundle), bundle, baseline)
+        best = self._prefer_bundle(bundle, best, baseline)
         # The times of a program that is wrong say nothing.
         if baseline.passed and best is not baseline:
             effect, self.gains = self._weigh(best, baseline, baseline)
@@ -123,47 +127,47 @@ class Search:
         return judge_gains(gains), gains
 
     def _first_sound(self, baseline: Trial) -> Trial | None:
-        """Returns all rewrites together, or without the fewest that spoil the outputs."""
-        names, bundle = tuple(self.names), self.try_out(tuple(self.names))
+        """Returns all rewrites together, or without those that spoil the outputs or the export."""
+        bundle = self.try_out(tuple(self.names))
         if bundle.problem is None and not (bundle.passed or baseline.passed):
             # It was wrong without them: no rewrite spoils it.
             return None
         while (reason := self.objection(bundle, baseline)) is not None:
-            reduced = self._without_one(names, baseline)
-            if reduced is None:
-                return self._grow(baseline)
-            culprit, bundle = reduced
-            self.steps.append(
-                OptimizationStep(rewrite=culprit, kept=False, why=f"with it {reason}")
-            )
+            # What found nothing to change spoils nothing; of an export that failed nobody knows.
+            is_known = bundle.problem is None and bundle.applied
+            names = bundle.without_idle().rewrites if is_known else bundle.rewrites
+            sound, spoiled = self._bisect(names, reason, baseline)
+            if spoiled is None:
+                return sound
+            culprit, why = spoiled
+            self.spoilers.append(culprit)
+            self.steps.append(OptimizationStep(rewrite=culprit, kept=False, why=f"with it {why}"))
             names = tuple(name for name in names if name != culprit)
+            if not names:
+                return None
+            bundle = self.try_out(names)
         return bundle
 
-    def _without_one(self, names: tuple[str, ...], baseline: Trial) -> tuple[str, Trial] | None:
-        for culprit in reversed(names):
-            if not self._may_go_on():
-                return None
-            trial = self.try_out(tuple(name for name in names if name != culprit))
-            if self.objection(trial, baseline) is None:
-                return culprit, trial
-        return None
+    def _bisect(
+        self, names: tuple[str, ...], reason: str, baseline: Trial
+    ) -> tuple[Trial | None, tuple[str, str] | None]:
+        """Finds the first rewrite that spoils a program which is sound with those before it.
 
-    def _grow(self, baseline: Trial) -> Trial | None:
-        """Adds one rewrite after another while the outputs hold, where several spoil them."""
-        current = baseline
-        for name in self.names:
+        Returns the largest sound program of the first ones, and the culprit with what is wrong with
+        it; no culprit where the budget ended. `reason` is the objection to all of them.
+        """
+        sound, sound_count, spoiled_count = None, 0, len(names)
+        while spoiled_count - sound_count > 1:
             if not self._may_go_on():
-                break
-            rewrites = (*current.rewrites, name)
-            trial = self.try_out(tuple(rewrite for rewrite in self.names if rewrite in rewrites))
-            reason = self.objection(trial, baseline)
-            if reason is None:
-                current = trial
+                return sound, None
+            middle = (sound_count + spoiled_count) // 2
+            trial = self.try_out(names[:middle])
+            objection = self.objection(trial, baseline)
+            if objection is None:
+                sound, sound_count = trial, middle
             else:
-                self.steps.append(
-                    OptimizationStep(rewrite=name, kept=False, why=f"with it {reason}")
-                )
-        return current if current.rewrites else None
+                reason, spoiled_count = objection, middle
+        return sound, (names[spoiled_count - 1], reason)
 
     def _eliminate(self, baseline: Trial, bundle: Trial) -> Trial:
         """Takes out what does not help, those that changed least first."""
@@ -189,6 +193,52 @@ class Search:
             if loser not in (baseline, bundle):
                 self.discard(loser)
         return best
+
+    def _exchange(self, best: Trial, bundle: Trial, baseline: Trial) -> Trial:
+        """Searches again with what was left out, in the place of the one that it does not go with.
+
+        Of two that spoil the outputs only together the first one was kept, whichever is worth more.
+        """
+        for spoiler in self.spoilers:
+            rival = self._find_rival(spoiler, bundle.rewrites, baseline)
+            if rival is None:
+                continue
+            names = [name for name in self.names if name in {spoiler, *bundle.rewrites} - {rival}]
+            second = replace(self, names=names, steps=[], spoilers=[])
+            start = second._first_sound(baseline)
+            if start is None:
+                continue
+            result = second._eliminate(baseline, start)
+            self.is_complete = self.is_complete and second.is_complete
+            effect, _ = self._weigh(result, best, baseline)
+            if effect == "better":
+                best = result
+                why = f"worth less than {spoiler}, and the outputs do not hold with both"
+                second.steps.append(OptimizationStep(rewrite=rival, kept=False, why=why))
+                decided = {step.rewrite for step in second.steps}
+                earlier = [step for step in self.steps if step.rewrite not in decided]
+                self.steps = [*earlier, *second.steps]
+        return best
+
+    def _find_rival(self, spoiler: str, names: tuple[str, ...], baseline: Trial) -> str | None:
+        """Returns the one of `names` with which `spoiler` spoils, by halves.
+
+        None where it spoils alone or with none of them, or the budget ended.
+        """
+        sound_count, spoiled_count = -1, len(names)
+        while spoiled_count - sound_count > 1:
+            if not self._may_go_on():
+                return None
+            middle = 0 if sound_count < 0 else (sound_count + spoiled_count) // 2
+            tried = {spoiler, *names[:middle]}
+            trial = self.try_out(tuple(name for name in self.names if name in tried))
+            if self.objection(trial, baseline) is None:
+                sound_count = middle
+            elif middle == 0:
+                return None
+            else:
+                spoiled_count = middle
+        return names[spoiled_count - 1] if names else None
 
     def _judge(self, name: str, best: Trial, without: Trial, baseline: Trial) -> OptimizationStep:
         """Decides on one rewrite by the program without it."""
