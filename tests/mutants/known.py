@@ -272,7 +272,8 @@ MUTATIONS = (
     ),
     Mutation(
         71, "another than the culprit is named", "optimize/search.py",
-        "return culprit, trial", "return names[0], trial", (SEARCH,),
+        "return sound, (names[spoiled_count - 1], reason)", "return sound, (names[0], reason)",
+        (SEARCH,),
     ),
     Mutation(
         72, "outputs in the other SME modes are not held", "optimize/search.py",
