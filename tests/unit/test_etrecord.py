@@ -14,11 +14,21 @@ import pytest
 
 from etprof.base.errors import InputFileError
 from etprof.etrecord import archive
+from etprof.etrecord.graph import _read_modules
 from etprof.etrecord.program import read_etrecord
 from etprof.export.operators import call_nodes, count_macs, describe_node
 from tests.etrecord_sample import EDGE, FLOAT, make_program, write_etrecord
 
 CODE = "__import__('os').system('true')"
+
+
+def test_a_module_of_a_node_has_its_path_and_its_type() -> None:
+    text = "L__self__,,net.Net;getattr(L['self'].layers, '0'),layers.0,torch.nn.modules.conv.Conv2d"
+    assert _read_modules(text) == {
+        "L__self__": ("", "net.Net"),
+        "getattr(L['self'].layers, '0')": ("layers.0", "torch.nn.modules.conv.Conv2d"),
+    }
+    assert _read_modules("no fields") == {}
 
 
 def refused(path: Path) -> str:

@@ -66,6 +66,19 @@ def repeated(*launches: Sequence[Op], **changes: Any) -> Run:  # noqa: ANN401
 # ---- intervals, and one gain for the same time
 
 
+def test_a_bottleneck_has_not_moved_where_convolutions_take_more_than_before(
+    tmp_path: Path,
+) -> None:
+    """Movement went from 10 to 50 %, but the rest shrank: "fell from 20 % to 25 %" was no finding."""
+    moving, rest = "Transpose (ND, X16) #1", "Sigmoid (NC) #1"
+    before = [Op(CONV.format(1), 200), Op(moving, 100), Op(rest, 700)]
+    after = [Op(PACKED, 100), Op(moving, 200), Op(rest, 100)]
+    assert "F9" not in fired(insight(tmp_path / "a", on_off(before, after)))
+    # The same with half of the rest: convolutions take less than before.
+    fewer = [Op(PACKED, 50), Op(moving, 200), Op(rest, 100)]
+    assert "F9" in fired(insight(tmp_path / "b", on_off(before, fewer)))
+
+
 def test_a_share_has_to_reach_its_threshold_with_the_whole_interval(tmp_path: Path) -> None:
     """F: rules fired on points that another launch would not have shown."""
 

@@ -14,6 +14,7 @@ from etprof.base.text import what_differs
 from etprof.cli.profile import describe_chosen_threads
 from etprof.tables.brief import brief_comparison, brief_of
 from etprof.tables.findings import group_findings
+from etprof.tables.verdicts import tiles_of
 from etprof.views.formats.html import render_html
 from tests.golden.runs import described
 from tests.known_runs import Run, analyze, on_off_run, write_run
@@ -170,6 +171,17 @@ def test_one_cause_is_one_finding() -> None:
         ["F5", "F6"], ["F19"], ["F3c"], ["F8"],
     ]  # fmt: skip
     assert groups[0].action == export.strip("`")
+
+
+def test_a_tile_has_its_figure_large_and_what_it_rests_on_beside_it(tmp_path: Path) -> None:
+    experiment = on_off_run().experiments[0]
+    timed = replace(experiment, latency_us=[900.0 + i for i in range(10)])
+    tiles = {
+        tile.label: tile for tile in tiles_of(assess_run(analyze(tmp_path / "r", Run([timed]))))
+    }
+    assert tiles["Median inference"][1:] == ("904 µs", "10 samples")
+    assert tiles["99th percentile"][1:] == ("909 µs", "minimum 900 µs")
+    assert tiles["Peak memory"].caption.startswith("planned ")
 
 
 def test_the_emulator_names_the_largest_fault_first(tmp_path: Path) -> None:

@@ -47,6 +47,22 @@ def totals_by_name(trace: Any, sequence: int) -> dict[str, int]:  # noqa: ANN401
     return totals
 
 
+def test_every_event_is_on_a_track_that_is_described(assessment: Assessment) -> None:
+    """A track of another number would be a nameless one beside the process's own."""
+    trace = Trace.FromString(encode_trace(assessment))
+    described = {
+        packet.track_descriptor.uuid: packet.track_descriptor.parent_uuid
+        for packet in trace.packet
+        if packet.HasField("track_descriptor")
+    }
+    used = {
+        packet.track_event.track_uuid for packet in trace.packet if packet.HasField("track_event")
+    }
+    assert used
+    assert used <= described.keys()
+    assert {described[uuid] for uuid in used} == {100, 200}
+
+
 def test_trace_has_one_aligned_process_per_experiment(assessment: Assessment) -> None:
     trace = Trace.FromString(encode_trace(assessment))
     names = [

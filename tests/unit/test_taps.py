@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from etprof.base.errors import UsageError
 from etprof.numerics import taps
+from etprof.numerics.session import _choose_modes
+from tests.world.sim_target import SimTarget
+from tests.world.spec import RunSpec
 
 if TYPE_CHECKING:
     from etprof.numerics.taps import Tap
@@ -164,3 +168,12 @@ def test_a_tapped_program_gives_the_values_after_its_own(
     assert len(program.graph.output_node().args[0]) == len(own)
     pointers = {name: value.data_ptr() for name, value in program.state_dict.items()}
     assert {name: value.data_ptr() for name, value in tapped.state_dict.items()} == pointers
+
+
+def test_modes_are_those_that_were_asked_for_in_the_targets_order() -> None:
+    target = SimTarget(RunSpec())
+    assert target.sme_modes() == ("sme2", "sme1", "off")
+    assert _choose_modes((), target) == ("sme2", "sme1", "off")
+    assert _choose_modes(("off", "sme2"), target) == ("sme2", "off")
+    with pytest.raises(UsageError, match=r"--sme auto: the CPU of .* has sme2, sme1, off"):
+        _choose_modes(("auto",), target)
