@@ -5,6 +5,8 @@ import os
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from etprof.base.errors import EtprofError, ExportError, UsageError
 from etprof.export.request import ExportRequest
 from etprof.export.session import describe_source
 from etprof.model_registry import registry
-from etprof.model_registry.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase, collect_methods
 from etprof.run.program import ExportManifest
 
 MODEL = """
@@ -207,3 +209,20 @@ def test_the_earlier_name_of_the_interface_warns_and_is_the_same_class() -> None
     with pytest.warns(DeprecationWarning, match="model_registry.eager_model"):
         earlier = importlib.import_module("etprof.export.eager_model")
     assert earlier.EagerModelBase is EagerModelBase
+
+
+@pytest.mark.parametrize(
+    ("methods", "problem"),
+    [
+        (None, "get_methods returns nothing;"), ({}, "get_methods returns nothing;"),
+        ([1], "get_methods returns an object of class list;"),
+        ({"forward": 1}, "get_methods gives an object of class int for 'forward';"),
+    ],
+)  # fmt: skip
+def test_methods_of_another_form_are_refused_with_the_form(methods: object, problem: str) -> None:
+    """It was: AttributeError: 'list' object has no attribute 'items'."""
+    model = cast("EagerModelBase", SimpleNamespace(get_methods=lambda: methods))
+    with pytest.raises(ExportError) as caught:
+        collect_methods(model)
+    assert str(caught.value).startswith(problem)
+    assert 'return a dict by name, such as {"forward": ExportMethod(' in str(caught.value)

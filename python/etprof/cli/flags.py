@@ -142,7 +142,7 @@ def whole_number(minimum: int, maximum: int = LARGEST_SEED) -> Callable[[str], i
 SERIAL: Final[Row] = ("--serial", str, "", "Android: the device, if several are attached")
 RUNNER: Final[Row] = ("--runner", Path, "", "Android: the runner built for it")
 THREADS: Final[Row] = (
-    "--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)",
+    "--threads", whole_number(1, MOST_THREADS), "N", "threads (default: one per core; 1 on a phone or emulator)",
 )  # fmt: skip
 
 

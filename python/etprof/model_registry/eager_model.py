@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import torch
 
 Inputs = tuple[Any, ...]
 """The positional arguments of `forward`: tensors, numbers, or nested tuples and lists of them."""
+
+
+_FORM: Final = 'return a dict by name, such as {"forward": ExportMethod(module, inputs)}: `etprof docs own_model`'
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,20 @@ class EagerModelBase(ABC):
 
 def collect_methods(model: EagerModelBase) -> Mapping[str, ExportMethod]:
     """Returns the methods of `model`, whose class may offer only the two required functions."""
-    if hasattr(model, "get_methods"):
-        return model.get_methods()
-    return {"forward": _forward_method(model)}
+    if not hasattr(model, "get_methods"):
+        return {"forward": _forward_method(model)}
+    methods: object = model.get_methods()
+    if not isinstance(methods, Mapping) or not methods:
+        raise ExportError(f"get_methods returns {_describe(methods)}; {_FORM}")
+    for name, method in methods.items():
+        if not isinstance(name, str) or not isinstance(method, ExportMethod):
+            raise ExportError(f"get_methods gives {_describe(method)} for {name!r}; {_FORM}")
+    return methods
+
+
+def _describe(value: object) -> str:
+    is_nothing = value is None or (isinstance(value, Sized) and not len(value))
+    return "nothing" if is_nothing else f"an object of class {type(value).__name__}"
 
 
 def collect_constants(model: EagerModelBase) -> Mapping[str, int]:
