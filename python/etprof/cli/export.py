@@ -248,6 +248,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         SCOPES,
         headline,
         kinds_table,
+        possible_rewrites,
         share_of_work,
         summary_table,
         undelegated_tables,
@@ -269,6 +270,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
+        points=possible_rewrites(manifest, report),
         ends=(UnbrokenLine(f"Program: {files.pte}"), _next_profile(measured or files.pte, flags)),
         details=(
             summary_table(manifest, report),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.findings.commands import rewritten_export
 from etprof.base.units import (
     MISSING,
     count_of,
@@ -15,7 +16,7 @@ from etprof.base.units import (
     format_value,
 )
 from etprof.run.accuracy import format_differing
-from etprof.tables.brief import AnswerLine, BarPart
+from etprof.tables.brief import AnswerLine, AnswerPoint, BarPart
 from etprof.tables.quality import ANSWER_STYLES
 from etprof.tables.table import Column, Table
 
@@ -156,6 +157,19 @@ def tell_fallbacks(manifest: ExportManifest) -> tuple[str, ...]:
         f"Outside, for {manifest.backend} refuses it: {fallback.name}: {fallback.reason}"
         for fallback in manifest.fallbacks
     )
+
+
+def possible_rewrites(
+    manifest: ExportManifest, report: DelegationReport
+) -> tuple[AnswerPoint, ...]:
+    """Says how many operators outside the delegate rewrites would replace, and with which command."""
+    outside = [operator for method in report.methods.values() for operator in _outside(method)]
+    replaceable = [operator for operator in outside if operator.rewrites]
+    if not replaceable:
+        return ()
+    names = {name for operator in replaceable for name in operator.rewrites}
+    share = f"{len(replaceable)} of the {count_of(len(outside), 'operator')} outside"
+    return (AnswerPoint(f"Rewrites replace {share}", rewritten_export(manifest, names)),)
 
 
 def share_of_work(report: DelegationReport) -> tuple[BarPart, ...]:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.analysis.findings.commands import command_in, rewrites_in
+from etprof.analysis.findings.commands import command_in, rewrites_in, rewritten_export
 from etprof.analysis.findings.finding import EvidenceRow, Refusal, sum_ns
 from etprof.backends.registry import OPAQUE, backend_named
 from etprof.base.text import as_operand, command_line, join_names
@@ -124,18 +124,12 @@ def command_for(
         return None
     program = subject.insight.experiment.program
     exported = program.exported
-    # What the program was made with stays: without it the command would make another one.
-    before = [] if exported is None else [rewrite.name for rewrite in exported.rewrites]
-    model = (
-        exported.model_words
-        if exported
-        else (as_operand(program.model.name if program.model else "MODEL"),)
-    )
+    if exported is not None:
+        return f"`{rewritten_export(exported, names)}`"
+    model = as_operand(program.model.name if program.model else "MODEL")
     dtype = ["--dtype", program.precision] if program.precision else []
-    options = exported.option_words if exported else ()
-    # In one order, whatever takes most time in this run: one set of rewrites is one program.
-    rewrites = ",".join(sorted({*before, *names}))
-    return f"`{command_line('export', *model, *dtype, *options, '--rewrite', rewrites)}`"
+    rewrites = ",".join(sorted(names))
+    return f"`{command_line('export', model, *dtype, '--rewrite', rewrites)}`"
 
 
 @dataclass(frozen=True)
