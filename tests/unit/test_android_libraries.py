@@ -17,6 +17,7 @@ from etprof.base.process import run_command
 from etprof.targets.android.libraries import (
     AARCH64,
     ElfFile,
+    _string,
     check_machine,
     find_libraries,
     read_elf,
@@ -145,3 +146,10 @@ def test_a_dynamic_section_without_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputFileError) as caught:
         read_elf(path)
     assert "dynamic section" in str(caught.value)
+
+
+@pytest.mark.parametrize(("strings", "offset"), [(b"libc.so", 0), (b"libc.so\0", 8), (b"", 0)])
+def test_a_name_without_an_end_is_refused(strings: bytes, offset: int) -> None:
+    with pytest.raises(ValueError, match=f"the name at {offset} of its string table has no end"):
+        _string(strings, offset)
+    assert _string(b"\0libc.so\0libm.so\0", 9) == "libm.so"

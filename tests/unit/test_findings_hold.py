@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.analysis.findings.finding import GUIDE
+from etprof.analysis.findings.finding import GUIDE, _answer
 from etprof.analysis.findings.rules import RULES, evaluate_run
 from etprof.analysis.split.rollup import Key, roll_up
 from tests.known_etdumps import US
@@ -64,6 +64,19 @@ def repeated(*launches: Sequence[Op], **changes: Any) -> Run:  # noqa: ANN401
 
 
 # ---- intervals, and one gain for the same time
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "way", "answer"),
+    [
+        (0.75, 0.5, "higher", "Yes, higher: so."), (0.74, 0.5, "higher", "No, not higher."),
+        (0.5, 0.75, "lower", "Yes, lower: so."), (0.75, 0.5, "lower", "No, not lower."),
+    ],
+)  # fmt: skip
+def test_shares_differ_from_the_least_difference_on(
+    mine: float, theirs: float, way: str, answer: str
+) -> None:
+    assert _answer("Is it?", mine, theirs, f"{way}: so", 0.25).answer == answer
 
 
 def test_a_bottleneck_has_not_moved_where_convolutions_take_more_than_before(

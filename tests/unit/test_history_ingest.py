@@ -284,6 +284,21 @@ def test_a_run_keeps_its_key(tmp_path: Path) -> None:
     assert found.key == "8543b0871ab170e43ab7c3361f6f01fbed4369f71161c8a47a90600e542dadd7"
 
 
+def test_the_launches_of_an_experiment_are_part_of_its_key_and_no_others(tmp_path: Path) -> None:
+    """A resume that repeats launches of one experiment makes another run of that one alone."""
+
+    def key_with(launch: dict[str, Any], folder: str) -> str:
+        facts = {"run_id": "1", "launches": [launch], "experiments": [PLANNED]}
+        return read_one(tmp_path / folder, MeasuredRun(extra=facts)).key
+
+    own, later = key_with(LAUNCH, "own"), key_with({**LAUNCH, "block": 7}, "later")
+    others = [
+        key_with({**LAUNCH, "experiment": "x", "block": block}, f"x{block}") for block in (1, 7)
+    ]
+    assert own != later
+    assert others[0] == others[1] != own
+
+
 def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
     """A resume that finds all done writes the manifest anew; another run is another one."""
     one = read_one(tmp_path / "one", MeasuredRun(extra={"run_id": "1"}))
