@@ -26,9 +26,9 @@ RAW = ("*_result.json", "*.etdump", "*_kernels.json", "manifest.json", "metrics.
 """What was measured, as the runner wrote it, and when each launch began."""
 OF_TIME = re.compile(r"(^|_)(ns|us|ms)$|^(p_value|speed_up\w*|share)$|_speed_up$")
 OF_OUTPUTS = {"calls_per_inference", "snr_db", "minimum_snr_db", "max_abs", "max_rel", "top1",
-              "mse", "cosine"}  # fmt: skip
-OF_TILES = {"tile_use"}
-"""Of counted sizes."""
+              "mse", "cosine", "least_equal_share", "output_db"}  # fmt: skip
+OF_TILES = {"tile_use", "sme_work"}
+"""Of counted sizes, and of multiply-accumulates."""
 OF_STEPS = {"ts", "dur"}
 """Of Chrome's trace: events stand one step apart."""
 TOLD = re.compile(r"\d\s?(ns|µs|ms)\b")
