@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from etprof.cli import main, run_command_line
+from etprof.export.upstream import EXECUTORCH_VERSION
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
@@ -153,7 +154,10 @@ CASES = {
     "no-kernel": (
         ["NoKernel"],
         6,
-        ("method 'forward' needs operators that ExecuTorch has no kernel for: aten::sort.values"),
+        (
+            f"ExecuTorch {EXECUTORCH_VERSION} has no kernel for sort.default ({{file}}:20: return "
+            "self.function(x)) in method 'forward'; write that part of the model otherwise"
+        ),
     ),
     "constructor": (
         ["CannotBeMade"],

@@ -116,9 +116,16 @@ def test_a_run_holds_each_inference_against_the_same_of_eager(
 
 
 REFUSED = [
-    ("Windows", "fp32", "linear.default of module project", "Failed to define tensor"),
-    ("PaddedShuffle", "int8", "constant_pad_nd.default", "Failed to create StaticConstantPad node"),
-]
+    ("refused.Windows", "fp32", "linear.default of module project", "Failed to define tensor"),
+    (
+        "refused.PaddedShuffle", "int8", "constant_pad_nd.default",
+        "Failed to create StaticConstantPad node",
+    ),
+    (
+        "layouts.LinearNhwc", "int8", "linear.default of module linear",
+        "Propagating input shapes failed",
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "precision", "operator", "reason"), REFUSED)
@@ -126,11 +133,12 @@ def test_what_xnnpack_refuses_stays_outside_and_is_named(
     tmp_path: Path, model: str, precision: str, operator: str, reason: str
 ) -> None:
     """S-2: the advice was to give weights with --data, or to export with this version."""
-    manifest = export(tmp_path, model, module="refused", precision=precision)
+    module, _, name = model.partition(".")
+    manifest = export(tmp_path, name, module=module, precision=precision)
     named = [fallback for fallback in manifest["fallbacks"] if operator in fallback["name"]]
     assert named
     assert reason in named[0]["reason"]
-    assert "refused.py:" in named[0]["name"]
+    assert f"{module}.py:" in named[0]["name"]
 
 
 def test_strict_exports_end_where_others_fall_back(tmp_path: Path) -> None:
@@ -166,6 +174,15 @@ def test_a_kernel_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         export(tmp_path, "Volumes", module="refused")
 
 
+def test_a_kernel_that_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
+    """It said "aten::bucketize.Tensor_out", and neither where that is nor what to do."""
+    expected = (
+        r"has no kernel for bucketize\.Tensor \(.*layouts\.py:\d+: .*\) in method 'forward'; write"
+    )
+    with pytest.raises(ExportError, match=expected):
+        export(tmp_path, "Bucketed", module="layouts")
+
+
 def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
     """L3-7: eager in half precision has some 36 dB of this network, and 40 were asked of a program."""
     method = export(tmp_path, "SettledNet", module="floors", precision="fp16")["methods"]["forward"]
@@ -176,10 +193,16 @@ def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
     assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
 
 
-@pytest.mark.parametrize("model", ["OneChannel", "CircularVolume", "ShiftedCache"])
-def test_further_reports_export(tmp_path: Path, model: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "model"),
+    [
+        ("public", "OneChannel"), ("public", "CircularVolume"), ("public", "ShiftedCache"),
+        ("layouts", "RelativeAttention"), ("layouts", "NhwcParameter"),
+    ],
+)  # fmt: skip
+def test_further_reports_export(tmp_path: Path, module: str, model: str) -> None:
     """Item 7 of the corpus: `python -m tests.reports` has all of them."""
-    method = export(tmp_path, model, module="public")["methods"]["forward"]
+    method = export(tmp_path, model, module=module)["methods"]["forward"]
     assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
 
 

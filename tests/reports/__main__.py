@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PRECISIONS = ("fp32", "fp16", "int8")
-REFUSED = {"Forgotten", "CroppingPad"}
+REFUSED = {"Forgotten", "CroppingPad", "Bucketed"}
 """What no program can be made of, so that the operator or attribute is named: state of Python's own,
-and a padding that takes away, of which ExecuTorch 1.5.1 has no kernel."""
+and a padding that takes away or places among boundaries, of which ExecuTorch 1.5.1 has no kernel."""
 
 
 @dataclass(frozen=True)

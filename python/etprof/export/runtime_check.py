@@ -23,7 +23,7 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
-from etprof.export.changes.fallbacks import RefusedProgramError
+from etprof.export.changes.fallbacks import MissingKernelError, RefusedProgramError
 from etprof.export.state import follow_steps, run_apart, unchanged_buffers
 from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision, worst_step
 from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
@@ -358,8 +358,7 @@ def _run(program: Path, method: str, arguments: list[str]) -> None:
     detail = detail.replace(str(program), program.name)
     missing = sorted(set(_MISSING_OPERATOR.findall(completed.stderr)))
     if missing:
-        msg = f"method {method!r} needs operators that ExecuTorch has no kernel for: "
-        raise ExportError(msg + ", ".join(missing))
+        raise MissingKernelError(method, missing)
     if completed.exit_code < 0:
         msg = f"method {method!r} crashes ExecuTorch's runtime, as it would on a device: {detail}"
         raise ExportError(msg)

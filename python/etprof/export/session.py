@@ -33,7 +33,9 @@ from etprof.export import (
 from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.fallbacks import (
     MOST_FALLBACKS,
+    MissingKernelError,
     RefusedProgramError,
+    explain_missing,
     explain_refusal,
     find_fallbacks,
 )
@@ -124,6 +126,8 @@ class ExportSession:
                     files.pte.parent, last=files.manifest.name, family=files.every()
                 ) as folder:
                     ExportOutput(self, folder, log, prepared, lowered, program, references).write()
+            except MissingKernelError as error:
+                raise explain_missing(error, lowered) from error
             except RefusedProgramError as error:
                 emitted = program.exported_program(error.method).graph_module
                 operators.add_instructions(lowered.methods[error.method], emitted)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.backends.registry import backend_of
 from etprof.base.errors import ExportError
+from etprof.base.units import first_texts
 from etprof.export import operators, upstream
 from etprof.run.program import Fallback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 MOST_FALLBACKS: Final = 16
 """Operators of one model that are left outside one after the other; then it is given up."""
+_SHOWN: Final = 4
+"""Operators that a message names."""
+_MOST_UNNAMED: Final = 4
+"""Operators of a delegate call that stay outside together, where nothing says which one is refused."""
 REWRITE: Final = "write that part of the model otherwise"
 _INSTRUCTION: Final = re.compile(r"failed at instruction (?:\d+:)?(\d+)")
 
@@ -41,6 +46,34 @@ class RefusedProgramError(ExportError):
             f"ExecuTorch's runtime cannot execute method {method!r}: {reason}; {way_out}"
         )
         self.method, self.reason = method, reason
+
+
+class MissingKernelError(ExportError):
+    """A program with operators outside the delegates that no kernel of ExecuTorch computes."""
+
+    def __init__(self, method: str, kernels: Sequence[str]) -> None:
+        """Keeps the kernels that `method` needs, such as `aten::bucketize.Tensor_out`."""
+        super().__init__(
+            f"method {method!r} needs operators that ExecuTorch has no kernel for: "
+            f"{', '.join(kernels)}; {REWRITE}"
+        )
+        self.method, self.kernels = method, tuple(kernels)
+
+
+def explain_missing(error: MissingKernelError, lowered: LoweredProgram) -> ExportError:
+    """Returns the error that names the operators, their modules and lines; as it is without any."""
+    kinds = {kernel.partition("::")[2].partition(".")[0] for kernel in error.kernels}
+    names = [
+        name_operator(operator.operator, operator.origin)
+        for operator in lowered.methods[error.method].operators
+        if operator.delegate is None and kinds & set(operator.operator.split("."))
+    ]
+    if not names:
+        return error
+    return ExportError(
+        f"ExecuTorch {upstream.EXECUTORCH_VERSION} has no kernel for "
+        f"{', '.join(first_texts(names, _SHOWN))} in method {error.method!r}; {REWRITE}"
+    )
 
 
 def find_fallbacks(error: RefusedProgramError, lowered: LoweredProgram) -> dict[str, Fallback]:
@@ -72,6 +105,22 @@ def _refused_nodes(error: RefusedProgramError, lowered: LoweredProgram) -> Itera
         yield from refused
         if refused:
             return
+    yield from _failed_delegate(error, lowered)
+
+
+def _failed_delegate(
+    error: RefusedProgramError, lowered: LoweredProgram
+) -> Iterator[torch.fx.Node]:
+    """Yields the operators of the delegate call that failed, where its error names none of them.
+
+    XNNPACK gives no number when the shapes of a graph do not fit. One of a few operators is at fault
+    then; of a large call it would be a guess, and most of a model would run on portable kernels.
+    """
+    match = _INSTRUCTION.search(error.reason)
+    for delegate in lowered.methods[error.method].delegates if match else ():
+        nodes = [node for node in delegate.nodes if not operators.is_quantize(node)]
+        if match and delegate.instruction == int(match[1]) and len(nodes) <= _MOST_UNNAMED:
+            yield from nodes
 
 
 def explain_refusal(
