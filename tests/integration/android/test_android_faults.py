@@ -39,13 +39,14 @@ pytestmark = pytest.mark.android
 def running_on(device: LoopbackDevice) -> list[int]:
     """Processes that have the device's folder in their command line, adbd apart."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    # A longer pattern asks whether each file is there, and fails where a process has just ended.
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes()
+            words = (folder / "cmdline").read_bytes()
         except OSError:
             continue
         if os.fsencode(str(device.root)) in words and b"etprof-runner" in words:
-            found.append(int(path.parent.name))
+            found.append(int(folder.name))
     return found
 
 
