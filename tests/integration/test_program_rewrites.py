@@ -492,6 +492,15 @@ def test_a_rewrite_that_casts_needs_casts_inside_the_delegate(
     assert not [node for node in made.report.operators if node.delegate is None]
 
 
+def test_casts_around_a_sum_in_float32_are_no_places_for_rewrites() -> None:
+    """F5 said that delegated_casts takes them in; they are put there after the lowering."""
+    model = nn.Sequential(nn.Conv2d(4, 8, 1), nn.GroupNorm(2, 8)).eval().requires_grad_(False)
+    made = make(model.half(), (halves(1, 4, 6, 6),))
+    casts = [node for node in made.report.operators if "to_dim_order_copy" in node.operator]
+    assert casts
+    assert {node.rewrites for node in casts} == {()}
+
+
 def test_views_of_dynamic_shapes_are_left_alone() -> None:
     """Looking at them must not fix the size that the model leaves open."""
     model = parts(lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x) + x.chunk(2, 1)[0].sum())

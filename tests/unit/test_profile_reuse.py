@@ -6,20 +6,19 @@ import json
 import os
 from dataclasses import asdict, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import etprof
-from etprof.base.errors import ExportError
+from etprof.base.errors import ExportError, UsageError
 from etprof.cli import main
+from etprof.cli.profile import _refuse_other_shapes
 from etprof.export.exporter import find_export
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.model_registry import registry
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from etprof.run.program import Program
 
 TOOLS = ("executorch", "torch", "torchao")
 VERSIONS = {"etprof": etprof.__version__, **{tool: version(tool) for tool in TOOLS}}
@@ -199,3 +198,26 @@ def test_programs_with_other_rewrites_do_not_replace_each_other(tmp_path: Path) 
     # AND the order in which they are named makes no other program
     swapped = ExportOptions(rewrites=("b", "a"))
     assert ExportRequest("toy_cnn", outdir=tmp_path, options=swapped).files().pte.name == names[4]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_refused"),
+    [
+        ((("Net", "1x3x64x64"), ("Net", "1x3x224x224")), True),
+        ((("Net", "1x3x64x64"), ("Net", "1x3x64x64")), False),
+        ((("Net", "1x3x64x64"), ("Other", "1x3x224x224")), False),
+    ],
+)
+def test_a_model_is_not_compared_with_itself_on_other_shapes(
+    shapes: tuple[tuple[str, str], ...], is_refused: bool
+) -> None:
+    """It said "faster, 16.4x": the first program had been made again, with larger inputs."""
+    programs = [
+        Program(name=name, label=name, model=Path(f"{number}.pte"), shapes=(shape,))
+        for number, (name, shape) in enumerate(shapes)
+    ]
+    if is_refused:
+        with pytest.raises(UsageError, match=r"inputs of 1x3x64x64 and 1\.pte with 1x3x224x224"):
+            _refuse_other_shapes(programs)
+    else:
+        _refuse_other_shapes(programs)

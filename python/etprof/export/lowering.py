@@ -214,14 +214,18 @@ def lower(
     supported_targets = frozenset(
         name for partitioner in partitioners for name in partitioner.target_partitioner_configs
     )
-    widened, causes = {}, dict(reasons)
+    widened, causes, inserted = {}, dict(reasons), set[str]()
     for name in () if options.keep_fp16_sums else programs:
         widened[name], casts = half_sums.widen(edge.exported_program(name))
         causes |= casts
+        inserted |= casts.keys()
     rules = operators.PartitionRules(causes, supported_targets)
     requested = [rewrite for rewrite in exporter.rewrites() if rewrite.name in options.rewrites]
     other_rewrites = [rewrite for rewrite in exporter.rewrites() if rewrite not in requested]
-    missed = {name: find_missed(program, other_rewrites) for name, program in programs.items()}
+    missed = {
+        name: replace(find_missed(program, other_rewrites), inserted=frozenset(inserted))
+        for name, program in programs.items()
+    }
     methods = {
         name: operators.list_operators(edge.exported_program(name).graph_module, rules, unused)
         for name, unused in missed.items()

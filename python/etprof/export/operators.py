@@ -81,10 +81,13 @@ class MissedRewrites:
     of_lowering: Sequence[type[Rewrite]] = ()
     failed: dict[str, str] = field(default_factory=dict)
     """How those failed that did; nobody asked for them, so that ends no export."""
+    inserted: frozenset[str] = frozenset()
+    """Names of nodes that were put there after the lowering, which no change of it reaches."""
 
     def find(self, node: torch.fx.Node, traced: str | None) -> tuple[str, ...]:
         """Returns the names of those that would replace a lowered node, or its origin."""
-        lowering = (rewrite.name for rewrite in self.of_lowering if self._matches(rewrite, node))
+        due = () if node.name in self.inserted else self.of_lowering
+        lowering = (rewrite.name for rewrite in due if self._matches(rewrite, node))
         return tuple(dict.fromkeys((*self.of_traced.get(traced or "", ()), *lowering)))
 
     def _matches(self, rewrite: type[Rewrite], node: torch.fx.Node) -> bool:

@@ -176,7 +176,8 @@ class _TerminalPage:
                 columns, widths,
             )  # fmt: skip
             if len(lines) + len(row_lines) > room:
-                return lines, len(cells) - number
+                # A head with no row below it says nothing.
+                return lines if number else [], len(cells) - number
             lines += row_lines
         return lines, 0
 
