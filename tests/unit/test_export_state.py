@@ -47,6 +47,6 @@ def test_buffers_have_their_tensors_and_values_back() -> None:
     assert after["new"] is tensors["new"]
     with unchanged_buffers(module, {"new"}):
         module.in_place.add_(5)  # type: ignore[operator]
-        module.new.add_(5)  # type: ignore[operator]
+        module.new.add_(5)
     assert module.in_place.tolist() == [6, 7]  # type: ignore[operator]
-    assert module.new.tolist() == [1, 2]  # type: ignore[operator]
+    assert module.new.tolist() == [1, 2]

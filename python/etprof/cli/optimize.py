@@ -216,6 +216,13 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
     return request
 
 
+def _nothing_better(optimization: Optimization) -> str:
+    """Says so, and of a search that ended early no more than it has seen."""
+    if optimization.is_complete:
+        return "no rewrite makes this program better"
+    return "nothing better was found so far"
+
+
 def _measured_as(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]:
     """Returns the flags that measure as the search did, else as the model was measured last."""
     flags: dict[str, object] = {
@@ -225,7 +232,12 @@ def _measured_as(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]
     chosen_flags = [
         str(argument) for flag, value in flags.items() if value for argument in (flag, value)
     ]
-    return tuple(chosen_flags) or flags_of_last_profile(folder / "program")
+    if chosen_flags:
+        return tuple(chosen_flags)
+    last_flags = flags_of_last_profile(folder / "program")
+    # What comes next is to be timed, and an emulated profile before this search shows no times.
+    is_untimed = any(not proves_times(flag) for flag in last_flags)
+    return () if is_untimed else last_flags
 
 
 def _sentences(
@@ -240,7 +252,7 @@ def _sentences(
     if optimization.program is None:
         return [
             *lines,
-            "no rewrite makes this program better; nothing was written but optimize.json",
+            f"{_nothing_better(optimization)}; nothing was written but optimize.json",
         ]
     program = folder / optimization.program
     next_step = "time both, interleaved" if is_timed else "count the kernels of both"

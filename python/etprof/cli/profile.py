@@ -17,6 +17,7 @@ run, how often, and what they compute. Emulated times mean nothing and are not s
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -390,8 +391,7 @@ def _config(
         "instructions": arguments.instructions or None,
     }
     described = [describe_program(program) for program in programs]
-    if not arguments.inputs:
-        _refuse_other_shapes(described)
+    _refuse_other_shapes(() if arguments.inputs else described)
     names = name_programs([description.label for description in described])
     against = "".join(f"_against_{description.label}" for description in described[1:])
     folder = runs_folder(described[0].name, f"{target.platform}{against}")
@@ -417,8 +417,7 @@ def _config(
 
 def _refuse_other_shapes(described: Sequence[Program]) -> None:
     """Raises UsageError for two programs of one model whose inputs differ: that is other work."""
-    first = described[0]
-    for program in described[1:]:
+    for first, program in pairwise(described):
         is_known = first.shapes and program.shapes and first.name == program.name
         if is_known and first.shapes != program.shapes:
             shapes = [" ".join(side.shapes) for side in (first, program)]
