@@ -87,6 +87,11 @@ class ExactMetric:
     tolerance: Callable[[float], float] = lambda _: 0.0
     """The change that is none, by the value before."""
 
+    @property
+    def title(self) -> str:
+        """The label within a sentence, and as a column's head."""
+        return self.label[0].lower() + self.label[1:]
+
 
 def _sum_of(name: str) -> Callable[[ExactFacts], float]:
     return lambda facts: sum(getattr(layer, name) for layer in facts.layers)

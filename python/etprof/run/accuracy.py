@@ -215,11 +215,14 @@ def reachable_floors(floors: Floors, precision: str | None, cost: Parity | None)
         # One less the cosine is half the error's power ÷ the signal's.
         cosine=floors.cosine
         if cosine is None
-        else _within(least.cosine, 1 - _ERROR_GROWTH * (1 - cosine), floors.cosine),
-        top1=floors.top1
-        if top1 is None
-        else _within(least.top1, 1 - _ERROR_GROWTH * (1 - top1), floors.top1),
+        else _within(least.cosine, _grown(cosine), floors.cosine),
+        top1=floors.top1 if top1 is None else _within(least.top1, _grown(top1), floors.top1),
     )
+
+
+def _grown(likeness: float) -> float:
+    """Returns a likeness of 1 at most, a cosine or a share, once its error has grown as allowed."""
+    return 1 - _ERROR_GROWTH * (1 - likeness)
 
 
 def _within(least: float, value: float, most: float) -> float:
@@ -266,8 +269,7 @@ def judge_lowering(
         if cost is not None and cost.snr_db is not None:
             floor_db = _within(limits.least_db, cost.snr_db - _MARGIN_DB, limits.usual_db)
         if cost is not None and cost.equal_share is not None:
-            reachable = 1 - _ERROR_GROWTH * (1 - cost.equal_share)
-            floor_equal = _within(_LEAST_EQUAL, reachable, usual_equal)
+            floor_equal = _within(_LEAST_EQUAL, _grown(cost.equal_share), usual_equal)
         is_whole = parity.equal_share is not None
         rows.append((parity, _floors_of_lowering(floor_db, floor_equal if is_whole else 0.0)))
     return _worst("lowering", where, rows)

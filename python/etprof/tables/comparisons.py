@@ -162,9 +162,8 @@ def describe_structure(comparison: Comparison) -> str:
         old, new = metric.value_of(before), metric.value_of(after)
         if old is None or new is None or abs(new - old) <= metric.tolerance(old):
             continue
-        label = metric.label[0].lower() + metric.label[1:]
         changes.append(
-            f"{label} {format_value(metric.unit, old)} → {format_value(metric.unit, new)}"
+            f"{metric.title} {format_value(metric.unit, old)} → {format_value(metric.unit, new)}"
         )
     return "; ".join(changes)
 
@@ -254,7 +253,7 @@ STRUCTURE: Final = Table(
                 # A column that ends in `share` is one of time.
                 name.replace("sme_share", "sme_work"),
                 "Int64" if metric.unit in {"count", "bytes"} else "float64", metric.unit,
-                title=metric.label[0].lower() + metric.label[1:],
+                title=metric.title,
                 dropped_first=1 if metric.better == "neither" else 0,
                 of=_fact(metric),
                 says="of the model's own" if metric.better == "neither" else f"{metric.better} is better",

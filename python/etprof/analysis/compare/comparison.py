@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators, align_programs
@@ -156,7 +157,7 @@ class Comparison:
     """What language models generated on both sides; None when there are no tokens."""
     notes: tuple[str, ...]
 
-    @property
+    @cached_property
     def facts(self) -> tuple[ExactFacts, ExactFacts]:
         """What no noise changes, of the baseline and of the candidate."""
         before, after = (
