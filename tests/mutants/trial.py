@@ -32,6 +32,8 @@ _LIBRARIES: Final = (
 _OPTIONS: Final = (
     "-q", "-x", "--tb=no", "--no-header", "-p", "no:cacheprovider",
     "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=mutants",
+    # To explain how two long pages differ takes more time than the tests have.
+    "--assert=plain",
     # Hypothesis was imported before the fork.
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
 )  # fmt: skip
