@@ -358,7 +358,7 @@ class ComparisonResult:
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided test of no effect; None of one run a side."""
+        """Two-sided test of no effect; None of one run per side."""
         return self.comparison.latency.p_value if self.comparison.latency else None
 
     @cached_property

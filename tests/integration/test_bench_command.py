@@ -159,7 +159,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert completed.exit_code == 0
     assert completed.stdout == (
         "1 program to export, 1 run to measure\n"
-        "   1  toy_cnn xnnpack fp32 on host: SME the device's own; threads 1\n"
+        "   1  toy_cnn xnnpack fp32 on host: SME as the device has it; threads 1\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["matrix.json"]
 

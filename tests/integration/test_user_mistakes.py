@@ -48,12 +48,12 @@ MISTAKES = {
     "missing input": (
         ("profile", "text.pte", "--inputs", "no.bin"),
         4,
-        "no.bin does not exist; give --inputs and --data files; --input takes a shape",
+        "no.bin does not exist; --inputs and --data take files; give shapes to --input",
     ),
     "missing data": (
         ("profile", "text.pte", "--data", "no.ptd"),
         4,
-        "no.ptd does not exist; give --inputs and --data files; --input takes a shape",
+        "no.ptd does not exist; --inputs and --data take files; give shapes to --input",
     ),
     "unknown precision": (
         ("export", "toy_cnn", "--dtype", "fp17"),

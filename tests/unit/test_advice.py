@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
+from etprof.analysis.findings.rules import RULES
 from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.run.load import Run as LoadedRun
 from etprof.tables.brief import brief_of
-from tests.known_runs import Op, Run, write_run
+from etprof.tables.verdicts import silent_rules
+from tests.known_runs import Op, Run, analyze, write_run
 from tests.unit.test_findings import convolutions, fired, one
 from tests.unit.test_findings_hold import described, traced
 
@@ -32,12 +34,33 @@ def test_what_doubtful_times_would_say_is_withheld_by_name(tmp_path: Path) -> No
     assert "F5 " in sound
     assert "withheld" not in sound
     assert "about 99.6 µs to gain" in sound
-    assert "F2d is withheld: operator times and the timed latency differ by " in doubtful
+    assert (
+        "F2d (a single large layout operator) is withheld: operator times and the timed latency differ by "
+        in doubtful
+    )
     # AND what is outside the delegate is so in a noisy run too; what that costs is not known
     assert "F5 Operators fall back to portable kernels" in doubtful
     assert "to gain" not in doubtful
     assert "Measure again on a quiet machine." in doubtful
     assert "No findings." not in doubtful
+
+
+def test_checks_of_times_that_are_in_doubt_have_not_found_nothing(tmp_path: Path) -> None:
+    """ "Checks that found nothing: F6, F12" stood in a run whose operator times were withheld."""
+    ops = [*convolutions(100), Op("native_call_gelu.out", 1, 1)]
+    outside = traced("o1", "gelu.out", "aten.gelu.default", instruction=1)
+    silent = {}
+    for name, latency_us in (("sound", 301.0), ("doubtful", 150.0)):
+        run = described(one(ops, latency_us=[latency_us] * 10), [outside])
+        told = assess_run(analyze(tmp_path / name, run))
+        silent[name] = {
+            rule for text in silent_rules(told) for rule in RULES if f"({rule})" in text
+        }
+    readers = {name for name, rule in RULES.items() if rule.reads_operators}
+    assert {"F1", "F2", "F3", "F6", "F12"} <= silent["sound"] & readers
+    assert not silent["doubtful"] & readers
+    # AND what does not read these times is asked all the same
+    assert silent["sound"] - readers == silent["doubtful"] - readers != set()
 
 
 def describe_assessment(folder: Path, run: Run) -> str:

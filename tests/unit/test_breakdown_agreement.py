@@ -104,7 +104,9 @@ def test_the_answer_names_the_tracer_and_a_true_way_out(tmp_path: Path) -> None:
 def test_a_rule_that_recording_decides_is_named(tmp_path: Path) -> None:
     ops = [*SMALL, Op("Softmax (NC, F32) #2", 60, 100)]
     told = brief_of(assessment(tmp_path / "a", one(ops, latency_us=[120.0] * 10)))
-    assert "F6 is withheld" in "".join(line.text for line in told.headlines)
+    assert "F6 (a large part is of category Other) is withheld" in "".join(
+        line.text for line in told.headlines
+    )
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])

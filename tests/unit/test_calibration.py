@@ -147,7 +147,7 @@ def test_the_command_measures_runs_and_keeps_what_it_found(
     sides = [f"out/run{number}:first" for number in (1, 2)]
     assert run_command_line(["compare", *sides, "--store", "h.sqlite", "--json"]) == 0
     latency = json.loads(capsys.readouterr().out)["latency"]
-    assert latency["rests_on"] == "one run a side, 5 degrees of freedom from the history"
+    assert latency["rests_on"] == "one run per side, 5 degrees of freedom from the history"
     assert latency["verdict"] == "inconclusive"
 
 

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
+from etprof.analysis.findings.finding import Finding, Refusal
 from etprof.backends.registry import BACKENDS
 from etprof.tables.brief import brief_of
-from etprof.tables.findings import best_suggestion
+from etprof.tables.findings import best_suggestion, group_findings
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from etprof.views.terminal import render_report
@@ -146,3 +147,12 @@ def test_inexact_rewrites_are_rewrites() -> None:
     for backend in BACKENDS:
         names = {rewrite.name for rewrite in backend.exporter().rewrites()}
         assert backend.inexact_rewrites <= names
+
+
+def test_a_finding_that_refers_to_another_stands_under_it() -> None:
+    """ "F1 …: see F5" was printed where F5 had no room."""
+    first = Finding("fallback", "high", "", "", rule="F5", refusals=(Refusal("gelu", "a gelu"),))
+    second = Finding("norms", "high", "", "see F5", rule="F1")
+    apart = Finding("noise", "medium", "", "see F13", rule="F2")
+    groups = group_findings([first, second, apart])
+    assert [(group.lead, group.others) for group in groups] == [(first, (second,)), (apart, ())]

@@ -146,3 +146,32 @@ def test_docs_prints_the_section_of_a_finding(
 def test_docs_knows_no_other_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs", "F99"]) == 2
     assert "no page is called 'F99'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["operators-outside-the-delegate", "Operators outside the delegate"]
+)
+def test_docs_prints_a_section_by_its_title_or_anchor(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["docs", name]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("## Operators outside the delegate\n")
+    assert "\n## " not in text
+
+
+def test_a_section_that_links_to_another_says_how_to_print_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`etprof docs F5` said "see below", with nothing below it."""
+    assert main(["docs", "F5"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    command = re.match(r"`etprof (docs \S+)` prints the section linked above\.$", last)
+    assert command, last
+    assert main(command[1].split()) == 0
+
+
+def test_a_section_of_sections_has_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "delegation"]) == 0
+    text = capsys.readouterr().out
+    assert re.findall("^### (.*)$", text, re.MULTILINE) == ["F5", "F6", "F12", "F16", "F18"]

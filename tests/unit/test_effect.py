@@ -236,7 +236,7 @@ def test_two_runs_alone_have_no_verdict(spread: float) -> None:
     random = np.random.default_rng(20)
     for _ in range(100):
         found = effect_of_runs(runs_of(random, 1, spread=spread), runs_of(random, 1, spread=spread))
-        assert (found.verdict, found.rests_on) == ("inconclusive", "one run a side")
+        assert (found.verdict, found.rests_on) == ("inconclusive", "one run per side")
         assert found.p_value is None
         assert found.interval is not None
 

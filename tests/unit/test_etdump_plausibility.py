@@ -264,7 +264,7 @@ def test_interruptions_are_left_out_and_said(tmp_path: Path) -> None:
     (experiment,) = analysis.experiments
     assert (experiment.split.executions, experiment.split.left_out.disturbed) == (23, 1)
     assert any(
-        "1 of 24 executions are left out of the per-operator breakdown" in n for n in analysis.notes
+        "1 of 24 executions is left out of the per-operator breakdown" in n for n in analysis.notes
     )
 
 
@@ -287,7 +287,7 @@ def test_every_page_says_what_was_left_out(
 ) -> None:
     """N16: terminal, JSON, Markdown, HTML, CSV and API."""
     monkeypatch.setenv("COLUMNS", "250")
-    path, said = damaged(tmp_path), "1 of 24 executions are left out everywhere"
+    path, said = damaged(tmp_path), "1 of 24 executions is left out everywhere"
     assert main(["analyze", str(path), "--out", str(tmp_path / "out"), "--full"]) == 0
     printed = capsys.readouterr().out
     assert said in printed
@@ -369,7 +369,7 @@ def test_comparisons_say_which_side_lost_executions(tmp_path: Path) -> None:
     run = etprof.load_run(run_with(tmp_path / "run", damaged(tmp_path).read_bytes()))
     off, on = run.experiment("android_off"), run.experiment("android_sme2")
     notes = etprof.compare(off, on).comparison.notes
-    assert any("android_off: 1 of 24 executions are left out" in note for note in notes)
+    assert any("android_off: 1 of 24 executions is left out" in note for note in notes)
 
 
 def delegate_on_another_clock(scale: int, start: int = 0) -> ETDump:

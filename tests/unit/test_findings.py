@@ -403,7 +403,7 @@ def test_an_execution_far_from_the_median_is_not_in_the_split(tmp_path: Path) ->
     assert (entry.experiment.split.executions, entry.experiment.split.left_out.disturbed) == (7, 1)
     assert timed(entry.details[-1].row).mean_ns == US
     assert any(
-        "1 of 8 executions are left out of the per-operator breakdown" in n for n in run.run.notes
+        "1 of 8 executions is left out of the per-operator breakdown" in n for n in run.run.notes
     )
 
 

@@ -58,7 +58,7 @@ def test_a_gain_counts_only_what_the_command_replaces(tmp_path: Path) -> None:
     assert found.interval is not None
     assert found.interval.low == pytest.approx(LEAST * 100 * US, rel=0.02)
     assert found.interval.high == pytest.approx(MOST * 100 * US, rel=0.02)
-    assert brief_gain(found) == "predicted gain 70 … 120 µs"
+    assert brief_gain(found) == "predicted gain 70 … 120 µs, 5 … 9 % of the latency"
 
 
 def test_calls_that_merge_give_their_overhead_back(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_norm_may_become_slower(tmp_path: Path) -> None:
     found = fired(insight(tmp_path / "a", outside(rewrites, launches(300, 100))))["F5"]
     assert found.interval is not None
     assert found.interval.low < 0 < found.interval.high
-    assert brief_gain(found) == "predicted gain −50 … 120 µs"
+    assert brief_gain(found) == "predicted gain −50 … 120 µs, −4 … 8 % of the latency"
 
 
 def test_without_a_command_or_its_prediction_no_number_is_shown(tmp_path: Path) -> None:

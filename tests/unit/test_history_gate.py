@@ -259,7 +259,7 @@ def test_degrees_of_freedom_are_of_runs() -> None:
 
 
 def test_little_knowledge_is_an_assumption(make: Make) -> None:
-    """N1: one run a side says nothing of how much runs differ; a half more still stands out."""
+    """N1: one run per side says nothing of how much runs differ; a half more still stands out."""
     assert moderated(0.0, 1, None) == ASSUMED
     history = make(0.001)
     history.add()

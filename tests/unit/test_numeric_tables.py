@@ -18,7 +18,7 @@ from etprof.tables.numerics import notes
         ({"prevented": ["conv + relu"]},
          ("Taps kept the delegate from making one operator of conv + relu",)),
         ({"checks": {"off": None, "sme2": 81.5}},
-         (("SME sme2: taps changed the outputs (81.5 dB), so values inside may differ from those of "
+         (("SME2: taps changed the outputs (81.5 dB), so values inside may differ from those of "
           "the program without taps too"),)),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import zipfile
 from pathlib import Path
@@ -422,6 +423,30 @@ def test_inputs_that_nothing_is_known_of_have_no_advice() -> None:
             raise ValueError(x.shape, y.shape)
 
     assert describe_fitting("net.py:Odd", Odd(), ["1x3", "int64:1x3"]) == ""
+
+
+def test_inputs_that_are_missing_are_named() -> None:
+    """ "missing 1 required positional argument" was all that was said."""
+
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+            return (x + y) * scale
+
+    said = "; forward takes (x, y): give an --input for each"
+    assert describe_fitting("net.py:Sum", Sum(), ["1x3"]) == said
+    with pytest.raises(UsageError, match=re.escape(said)):
+        run_reference(ExportMethod(Sum(), (torch.zeros(1, 3),)), torch.float32, ["1x3"])
+
+
+def test_a_file_that_the_models_code_lacks_is_an_input_file(tmp_path: Path) -> None:
+    """Exit code 6 said that the model cannot be exported, and nothing said where the path starts."""
+    (tmp_path / "net.py").write_text(
+        "import torch\ndef make():\n    return torch.load('weights.pt')\n"
+    )
+    with pytest.raises(InputFileError) as caught:
+        load_methods(f"{tmp_path / 'net.py'}:make", None, ("1x3",))
+    assert "its code opens weights.pt, which does not exist" in str(caught.value)
+    assert caught.value.exit_code == 4
 
 
 def test_a_misspelt_class_is_answered_with_the_users_own_inputs(tmp_path: Path) -> None:

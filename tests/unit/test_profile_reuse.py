@@ -15,7 +15,7 @@ import etprof
 from etprof.base.errors import ExportError, UsageError
 from etprof.cli import main
 from etprof.cli.profile import _refuse_other_shapes
-from etprof.export.exporter import find_export
+from etprof.export.exporter import describe_replaced, find_export
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.model_registry import registry
 from etprof.run.program import Program
@@ -221,3 +221,27 @@ def test_a_model_is_not_compared_with_itself_on_other_shapes(
             _refuse_other_shapes(programs)
     else:
         _refuse_other_shapes(programs)
+
+
+def test_a_program_of_other_inputs_is_not_replaced_without_a_word(folder: Path) -> None:
+    """Without --input, the program for larger images was gone."""
+    request = ExportRequest("one/net.py:Net")
+    assert describe_replaced(request) == "", "there is none"
+    inputs = [{"input": "1x3x64x64"}, {"input": "int64:1x7"}]
+    leave_export(folder, options={**asdict(ExportOptions()), "example_inputs": inputs})
+    program = request.files().pte
+    assert describe_replaced(request) == (
+        f"{program} was exported with --input 1x3x64x64 --input int64:1x7; this export replaces it "
+        "(--out keeps both)"
+    )
+    same = ExportOptions(example_inputs=("1x3x64x64", "int64:1x7"))
+    assert describe_replaced(replace(request, options=same)) == ""
+    assert describe_replaced(replace(request, out=folder / "other.pte")) == ""
+    program.with_name(f"{program.name}.json").write_text("damaged", encoding="utf-8")
+    assert describe_replaced(request) == ""
+
+
+def test_the_models_own_inputs_are_named_too(folder: Path) -> None:
+    leave_export(folder)
+    request = ExportRequest("one/net.py:Net", options=ExportOptions(example_inputs=("1x3",)))
+    assert " was exported with the model's own inputs; this" in describe_replaced(request)

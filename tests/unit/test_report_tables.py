@@ -26,6 +26,8 @@ from etprof.views.charts import shades_of
 from etprof.views.files import encode_parquet
 from etprof.views.terminal import render_report
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
+from tests.unit.test_findings import one
+from tests.unit.test_findings_hold import described, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,3 +239,21 @@ def test_validate_prints_the_rows_of_its_json(
     assert run_command_line(["validate", str(folder)]) == code
     shown = re.sub(r"[\s│]", "", capsys.readouterr().out)
     assert all(re.sub(r"\s", "", row[name]) in shown for row in found for name in row)
+
+
+def test_modules_beyond_the_first_are_summed(tmp_path: Path) -> None:
+    """The table stopped after eight modules, as if there were no more."""
+    ops = [Op(f"native_call_op{i}.out", 100 - i, i) for i in range(12)]
+    operators = [
+        traced(f"o{i}", f"op{i}.out", f"aten.op{i}.default", instruction=i,
+               origin={"module_path": f"layer{i}"})
+        for i in range(12)
+    ]  # fmt: skip
+    run = described(one(ops), operators)
+    assessment = assess(tmp_path / "r", run)
+    (section,) = sections(assessment, "rollups", "terminal")
+    rows = section.tables[0].records()
+    assert [row["module"] for row in rows] == [*(f"layer{i}" for i in range(8)), "4 others"]
+    every = MODULES.of_each([assessment.primary]).records()
+    assert len(every) == 12
+    assert sum(row["share"] for row in rows) == pytest.approx(sum(row["share"] for row in every))

@@ -81,7 +81,7 @@ def test_one_run_a_side_is_never_a_verdict(
     for one, other in itertools.islice(itertools.combinations(runs, 2), 8):
         document = compared(capsys, one, other)
         latency = document["latency"]
-        assert (latency["verdict"], latency["rests_on"]) == ("inconclusive", "one run a side")
+        assert (latency["verdict"], latency["rests_on"]) == ("inconclusive", "one run per side")
         assert document["validity"]["badge"] != "valid"
         apart += not latency["interval"]["low"] <= 1 <= latency["interval"]["high"]
         steady = next(e for e in document["cold_start"] if e["label"] == "Steady inference")
@@ -145,7 +145,7 @@ def test_a_history_says_how_much_runs_differ(
         for run in runs:
             store.add_run_directory(run)
     found = compared(capsys, runs[0], runs[1], "--store", tmp_path / "h.sqlite")["latency"]
-    assert found["rests_on"] == "one run a side, 6 degrees of freedom from the history"
+    assert found["rests_on"] == "one run per side, 6 degrees of freedom from the history"
     assert found["verdict"] == "inconclusive"
     assert found["p_value"] > 0.01
     # WHEN a run is truly slower than all of that

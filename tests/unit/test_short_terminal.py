@@ -21,7 +21,7 @@ from etprof.cli import COMMANDS, build_parser, load_command, output
 from etprof.history.store import open_store
 from etprof.tables.brief import AnswerLine, AnswerPoint, BarPart, Brief
 from etprof.views.brief import BriefAnswer
-from etprof.views.fitting import fold
+from etprof.views.fitting import fold, folded
 from etprof.views.json_figures import DOCUMENTS, SAME_AS
 from etprof.views.terminal import folded_text
 from tests.json_numbers import undeclared
@@ -202,15 +202,20 @@ def words_of(text: str) -> set[str]:
 
 
 def is_whole(word: str, known: set[str]) -> bool:
-    """Whether a word is one that was to be shown, or such a one with its middle left out."""
+    """Whether a word is one that was to be shown, or goes on where a path or a long name may break."""
     if word in known or set(word) <= set("█▓▒░…"):
         return True
-    if any(word in each for each in known if "/" in each):
-        return True  # a path goes on behind a slash
-    head, elided, tail = word.partition("…")
-    return bool(elided) and any(
-        each.startswith(head) and each.endswith(tail) and len(each) > len(word) for each in known
+    return any(
+        "/" in longer or not set("._") & set(longer) or is_part(word, longer)
+        for longer in known
+        if word in longer and ("/" in longer or len(longer) > 24)
     )
+
+
+def is_part(word: str, name: str) -> bool:
+    """Whether it begins and ends at dots or underscores of the name, or at its ends."""
+    before, after = f".{name}.".split(word, maxsplit=1)
+    return before[-1] in "._" and (word[-1] in "._" or after == ".")
 
 
 def check_widths(shown: str, columns: int) -> None:
@@ -412,3 +417,19 @@ def test_the_whole_answer_has_a_long_command_too() -> None:
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "What next?", *fold(command, 60)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("encoder.layers.0.self_attn.in_proj", 16, ["encoder.layers.", "0.self_attn.in_", "proj"]),
+        ("kai_run_matmul_clamp_f32", 14, ["kai_run_", "matmul_clamp_", "f32"]),
+        ("in/a_long_folder/net.py:14", 12, ["in/", "a_long_folde", "r/net.py:14"]),
+        ("0123456789", 4, ["0123", "4567", "89"]),
+        ("short one", 5, ["short", "one"]),
+    ],
+)
+def test_nothing_of_a_long_name_is_left_out(text: str, width: int, lines: list[str]) -> None:
+    """A module's path in a narrow column lost its middle."""
+    assert folded(text, width) == lines
+    assert "".join(folded(text, width)) == text.replace(" ", "")

@@ -49,7 +49,7 @@ def test_best_point_and_crossover(tmp_path: Path) -> None:
         4: "slower",
     }
     _, table = thread_tables(experiments(tmp_path, TRUTH))
-    assert table.note == "best: 4 threads, SME off; from 4 threads off is faster than sme2"
+    assert table.note == "best: 4 threads, SME off; from 4 threads SME off is faster than SME2"
     best = [(row["sme"], row["threads"]) for row in table.records() if row["is_best"]]
     assert best == [("off", 4)]
 
@@ -70,7 +70,7 @@ def test_no_crossover_where_sme2_always_wins(tmp_path: Path) -> None:
     assert found is not None
     assert found.crossover_threads is None
     _, table = thread_tables(experiments(tmp_path, truth))
-    assert table.note == "best: 2 threads, SME sme2"
+    assert table.note == "best: 2 threads, SME2"
 
 
 def test_one_thread_count_is_no_map(tmp_path: Path) -> None:

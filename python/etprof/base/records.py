@@ -39,6 +39,11 @@ SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2
 """The modes for people."""
 
 
+def sme_label(mode: str) -> str:
+    """Returns the SME mode for people."""
+    return SME_LABELS.get(mode, f"SME {mode}")
+
+
 def _refuse_alike(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401
     """Refuses keys that are one after cleaning: an entry would be lost unseen."""
     checked = check(value)

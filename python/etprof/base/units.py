@@ -57,6 +57,12 @@ def format_share(share: float | None) -> str:
     return MISSING if share is None else f"{share * 100:.1f} %"
 
 
+def format_share_range(low: float, high: float) -> str:
+    """Formats two fractions of one in whole per cent, such as `−4 … 12 %`."""
+    ends = (f"{round(100 * end) + 0:d}".replace("-", "−") for end in (low, high))
+    return f"{' … '.join(ends)} %"
+
+
 def format_size(size_bytes: float | None) -> str:
     """Formats bytes with binary prefixes, such as `9.1 MiB`."""
     if size_bytes is None:

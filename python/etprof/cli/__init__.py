@@ -133,6 +133,13 @@ def build_parser(command: str | None = None) -> CommandParser:
     return parser
 
 
+def _flag_of_export(command: str, flag: str) -> str:
+    """Says that the export takes what a command does not; else goes on to the command's help."""
+    if command == "export" or flag not in build_parser("export").all_flags():
+        return ";"
+    return f"; `etprof export` takes {flag}, and `etprof {command}` the program that it writes;"
+
+
 def run_command_line(argv: Sequence[str]) -> int:
     """Runs one command line; raises EtprofError for every failure the user can act on."""
     # Without a subcommand no flags of any are asked for.
@@ -146,7 +153,8 @@ def run_command_line(argv: Sequence[str]) -> int:
         if unknown:
             action = getattr(arguments, "action", None) or ""
             command = f"etprof {arguments.command} {action}".rstrip()
-            hint = suggest(unknown[0].partition("=")[0], parser.all_flags()) or ";"
+            flag = unknown[0].partition("=")[0]
+            hint = suggest(flag, parser.all_flags()) or _flag_of_export(arguments.command, flag)
             raise UsageError(
                 f"`{command}` cannot use {' '.join(unknown)}{hint} see `{command} --help`"
             )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from etprof.base.errors import TargetError, UsageError
-from etprof.base.text import clean_lines
+from etprof.base.text import clean_lines, join_names
 from etprof.cli.flags import FULL, JSON, NO_WAIT, STORE, add_flags
 from etprof.cli.output import answer, show_schema
 
@@ -113,12 +113,13 @@ def _show_plan(
 
 def _planned(units: list[Unit], left_out: list[SkippedCombination]) -> Iterator[str]:
     """Yields a line for each run, what each device starts, and what is left out."""
+    from etprof.base.records import sme_label
     from etprof.tables.brief import UnbrokenLine
 
     for number, unit in enumerate(units, start=1):
-        modes = ", ".join(unit.sme) or "the device's own"
+        modes = join_names(map(sme_label, unit.sme)) or "SME as the device has it"
         threads = ", ".join(map(str, unit.threads))
-        yield f"{number:4}  {unit.text}: SME {modes}; threads {threads}"
+        yield f"{number:4}  {unit.text}: {modes}; threads {threads}"
     for device in dict.fromkeys(unit.device for unit in units):
         for verb, runner, preset in (
             ("starts", device.runner, device.preset),

@@ -8,7 +8,7 @@ the run's own config declares needs no --allow.
 Experiments of one run were interleaved, so the verdict compares their launches. Two separate runs
 differ by more than their launches do: repeat them and give all runs of the baseline, then all runs
 of the candidate after --against; or give a history (--store) in which this device has measured the
-same series repeatedly. With neither, the verdict is "inconclusive: one run a side".
+same series repeatedly. With neither, the verdict is "inconclusive: one run per side".
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Print a page of the documentation, such as how to bring your own model.
 
-etprof docs                 names every page
-etprof docs own_model       a torch.nn.Module of yours, with inputs
-etprof docs export | less   what an export writes, and every flag of it
-etprof docs F5              what finding F5 means, and what to do
+  etprof docs                 names every page
+  etprof docs own_model       a torch.nn.Module of yours, with inputs
+  etprof docs export | less   what an export writes, and every flag of it
+  etprof docs F5              what finding F5 means, and what to do
+  etprof docs thresholds      a section of the page on findings
 
 The pages are Markdown, and come with the installed package.
 """
@@ -26,6 +27,8 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _FOLDERS: Final = (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs")
 """Where pages are: in an installed package, or in the repository that it runs from."""
 
+_TITLE: Final = re.compile(r"^(#{2,3}) (.*)$", re.MULTILINE)
+_LINK: Final = re.compile(r"\]\(#([\w-]+)\)")
 _FINDINGS: Final = "findings"
 """The page with a section for each finding."""
 
@@ -60,9 +63,32 @@ def _section(page: Path | None, heading: str) -> str | None:
     """Returns the section of a page that has a heading, whatever its case; None where none has."""
     if page is None:
         return None
-    sections = re.split(r"^(?=#{2,3} )", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    title = f"### {heading}".lower()
-    return next((text for text in sections if text.partition("\n")[0].lower() == title), None)
+    sections = _sections(page.read_text(encoding="utf-8"))
+    section = sections.get(_anchor(heading))
+    if section is None:
+        return None
+    # What a link of the section leads to is not on the terminal.
+    linked = dict.fromkeys(anchor for anchor in _LINK.findall(section) if anchor in sections)
+    further = "".join(
+        f"`etprof docs {anchor}` prints the section linked above.\n" for anchor in linked
+    )
+    return f"{section.rstrip()}\n\n{further}".rstrip() + "\n"
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Returns the sections of a page by the anchors of their titles, each with its subsections."""
+    starts = [*_TITLE.finditer(text)]
+    sections = {}
+    for number, start in enumerate(starts):
+        level = len(start[1])
+        later = (title.start() for title in starts[number + 1 :] if len(title[1]) <= level)
+        sections[_anchor(start[2])] = text[start.start() : next(later, len(text))]
+    return sections
+
+
+def _anchor(title: str) -> str:
+    """Returns what a link to a title says, such as `why-not-sme2`, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
 
 
 def find_pages() -> dict[str, Path]:

@@ -151,13 +151,14 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exports the model, shows the delegation report and prints the paths."""
     from etprof.cli.progress import say
-    from etprof.export.exporter import export_model
+    from etprof.export.exporter import describe_replaced, export_model
     from etprof.run.program import refuse_inaccurate
 
     request = replace(make_request(arguments), allow_inaccurate=True)
+    replaced = describe_replaced(request)
     files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
-        if note := request.describe_holder():
+        for note in filter(None, (request.describe_holder(), replaced)):
             say(f"Note: {note}")
         _show(files, arguments, _without_rewrites(request))
     if not arguments.allow_inaccurate:
@@ -378,7 +379,7 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
     """
     from etprof.backends.registry import DEFAULT
     from etprof.cli.progress import say
-    from etprof.export.exporter import export_model, find_export
+    from etprof.export.exporter import describe_replaced, export_model, find_export
     from etprof.export.request import (
         USUAL_PRECISION,
         ExportOptions,
@@ -400,6 +401,8 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
     earlier = None if way_out is None else find_export(request, any_options=True)
     program = request.files().pte
     if earlier is None:
+        if note := describe_replaced(request):
+            say(f"Note: {note}")
         export_model(request, StageProgress())
     else:
         say(f"Using {program}, exported earlier{_describe_options(earlier)}{way_out}")

@@ -252,7 +252,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Raises before anything is exported for a file or a model that is named and not there."""
     from etprof.model_registry.registry import find_model
-    from etprof.run.program import check_file, describe_program
+    from etprof.run.program import FILES_ONLY, check_file, describe_program
 
     for name in filter(None, (arguments.model, arguments.against)):
         if name.endswith(".pte"):
@@ -262,7 +262,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
             find_model(split_precision(name)[0])
     for path in filter(None, (*arguments.inputs, arguments.data)):
-        check_file(path, "give --inputs and --data files; --input takes a shape")
+        check_file(path, FILES_ONLY)
     if arguments.etrecord is not None:
         check_file(arguments.etrecord, "check the path after --etrecord")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from etprof.base.records import SME_LABELS, SME_MODES
+from etprof.base.records import SME_MODES, sme_label
 from etprof.base.units import count_of
 from etprof.dashboard.addresses import (
     DEFAULTS,
@@ -31,11 +31,6 @@ Entry = TypeVar("Entry")
 
 _LABELS: Final = {"axis": "Along", "by": "Columns", "sme": "SME"}
 """Of choices whose label is not their own name."""
-
-
-def sme_label(mode: str) -> str:
-    """Returns the SME mode for people."""
-    return SME_LABELS.get(mode, f"SME {mode}")
 
 
 def sme_key(mode: str) -> tuple[int, str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof._version import __version__
 from etprof.base.html_template import read_package_file, template_environment
+from etprof.base.records import sme_label
 from etprof.base.units import count_of, format_range, format_value
 from etprof.dashboard.addresses import Address, make_address, pages
-from etprof.dashboard.parts import config_label, facts_of, sme_label, variant_label
+from etprof.dashboard.parts import config_label, facts_of, variant_label
 from etprof.history.metric_names import metric_label
 from etprof.history.tables import format_commit, format_moment
 

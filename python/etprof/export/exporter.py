@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from etprof._version import __version__
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
+from etprof.base.text import command_line
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.model_registry import registry
@@ -69,6 +70,25 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
     is_file = Path(made_of.origin).name == Path(source.origin).name
     is_current = is_same and is_file and code is not None and made_of.sha256 == code
     return manifest if is_current and _is_of_these_tools(manifest) else None
+
+
+def describe_replaced(request: ExportRequest) -> str:
+    """Says which inputs the program had that `request` replaces, where its own are others.
+
+    Empty where there is no such program.
+    """
+    program = request.files().pte
+    try:
+        manifest = load_export_manifest(program) if program.is_file() else None
+    except EtprofError:
+        # It is damaged, so nobody knows what the program was.
+        return ""
+    asked = tuple(request.options.example_inputs)
+    if manifest is None or manifest.example_inputs == asked:
+        return ""
+    flags = [word for text in manifest.example_inputs for word in ("--input", text)]
+    inputs = command_line(*flags).removeprefix("etprof ") if flags else "the model's own inputs"
+    return f"{program} was exported with {inputs}; this export replaces it (--out keeps both)"
 
 
 def _is_of_these_tools(manifest: ExportManifest) -> bool:

@@ -62,6 +62,12 @@ def load_methods(
         needed = " ".join(getattr(model, "requirements", ())) or error.name
         msg = f"model {model_name!r} needs a package that is missing here: pip install {needed}"
         raise ExportError(msg) from error
+    except FileNotFoundError as error:
+        msg = (
+            f"model {model_name!r} cannot be created: its code opens {error.filename}, which does "
+            "not exist; a relative path starts at the folder that etprof is run in"
+        )
+        raise InputFileError(msg) from error
     # The model's code may raise anything.
     except Exception as error:
         msg = f"model {model_name!r} cannot be created: {type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.errors import UsageError
+from etprof.base.records import sme_label
 from etprof.base.units import count_of
 from etprof.history.exact.judging import compare_facts, compare_work
 from etprof.history.exact.standing import compare_with_standing, find_runs_before
@@ -213,7 +214,7 @@ def title_of(run: Run) -> str:
     """Says in words what a run measured."""
     threads = None if run.threads is None else count_of(run.threads, "thread")
     program = (run.model, run.precision, run.backend, _method(run))
-    facts = (*program, f"SME {run.sme_mode}", threads, run.variant)
+    facts = (*program, sme_label(run.sme_mode), threads, run.variant)
     return ", ".join(fact for fact in facts if fact)
 
 

@@ -110,7 +110,7 @@ class TypedColumn(TypeDecorator[Any]):
                 return missing
             if type(content) in kinds and content not in _INFINITE:
                 return fit(content)
-            msg = f"a value is a {type(content).__name__} where a {kinds[0].__name__} belongs"
+            msg = f"a value has type {type(content).__name__} instead of {kinds[0].__name__}"
             raise DamagedValueError(msg)
 
         return process

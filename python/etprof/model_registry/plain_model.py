@@ -254,6 +254,9 @@ def describe_fitting(model: str, module: nn.Module, texts: Sequence[str]) -> str
         saved = [_spec_of(value) for value in positional]
         saved += [f"{name}={_spec_of(value)}" for name, value in by_name.items()]
         return f"; {model} was saved with {_as_flags(saved)}"
+    wanted = _arguments(module)
+    if len(texts) < len(wanted):
+        return f"; forward takes ({', '.join(wanted)}): give an --input for each"
     fitting = next((inputs for inputs in _others(module, texts) if _fits(module, inputs)), None)
     return "" if fitting is None else f"; it takes {_as_flags(fitting)}"
 

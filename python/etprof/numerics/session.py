@@ -18,6 +18,7 @@ from etprof.analysis.numeric_gap import (
 )
 from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError, UsageError
+from etprof.base.records import sme_label
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
 from etprof.export.changes.rewriting import plan_rewriting
 from etprof.export.quality.reference import in_float32
@@ -102,7 +103,7 @@ def compare_with_eager(
             programs = make_programs(request, session, prepared, method, folder)
         launched = {}
         for mode in modes:
-            with clock.stage(f"run, SME {mode}"):
+            with clock.stage(f"run, {sme_label(mode)}"):
                 launched[mode] = launch(programs, target, mode, folder / mode)
         with clock.stage("compare with eager"):
             return _compare(request, target, programs, launched)

@@ -186,6 +186,10 @@ class Optimizer:
             self.tell(f"trial {number + 1}, {subject}: {describe_result(trial)} ({duration})")
             if not number:
                 self.tell(self._describe_effort(elapsed_s))
+            elif names == tuple(self._names()) and trial.problem is None:
+                # Only now it is known which rewrites the model has use for.
+                idle = len(names) - len(trial.without_idle().rewrites)
+                self.tell(f"{idle} of {count_of(len(names), 'rewrite')} found nothing to change")
         return self.cached_trials[names, layers]
 
     def _describe_effort(self, export_s: float) -> str:

@@ -24,7 +24,7 @@ from etprof.run.manifest import FileIdentity, GitState
 from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from etprof.run.delegation import MethodReport
     from etprof.run.manifest import MeasuredModel, MeasuredProgram
@@ -290,26 +290,21 @@ class ExportManifest(Record):
     @property
     def failed_verdicts(self) -> tuple[Verdict, ...]:
         """Those of its methods on outputs."""
-        return tuple(
-            verdict
-            for files in self.methods.values()
-            for verdict in (files.check.verdicts if files.check else ())
-            if verdict.answer == "failed"
-        )
+        return tuple(verdict for _, verdict in self._failed_of_methods())
+
+    def _failed_of_methods(self) -> Iterator[tuple[str, Verdict]]:
+        for name, files in self.methods.items():
+            for verdict in files.check.verdicts if files.check else ():
+                if verdict.answer == "failed":
+                    yield name, verdict
 
     @property
     def failed(self) -> tuple[str, ...]:
         """What is wrong with the outputs, by method; empty where nothing is, or it is unknown."""
-        of_methods = tuple(
-            f"method {name!r}: {verdict.text}"
-            for name, files in self.methods.items()
-            for verdict in (files.check.verdicts if files.check else ())
-            if verdict.answer == "failed"
-        )
+        of_methods = [f"method {name!r}: {v.text}" for name, v in self._failed_of_methods()]
         is_ruined = self.quality is not None and self.quality.verdict.answer == "failed"
-        return (
-            (*of_methods, self.quality.verdict.text) if self.quality and is_ruined else of_methods
-        )
+        ruined = [self.quality.verdict.text] if self.quality and is_ruined else []
+        return (*of_methods, *ruined)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -532,7 +527,7 @@ def describe_program(
     """
     check_file(model, "`etprof export MODEL` makes a program")
     for path in (*inputs, *((data,) if data else ())):
-        check_file(path, "give --inputs and --data files; --input takes a shape")
+        check_file(path, FILES_ONLY)
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)
     if manifest is None:
@@ -555,6 +550,9 @@ def describe_program(
         steps=1 if inputs else 1 + len(files.steps),
         inputs_of_steps=() if inputs else _paths(model, files.step_inputs),
     )
+
+
+FILES_ONLY: Final = "--inputs and --data take files; give shapes to --input"
 
 
 def check_file(path: Path, way_out: str) -> None:

@@ -45,7 +45,7 @@ class BetweenRuns:
     spread: Estimate
     """Standard deviation of a run's log value: about its relative spread."""
     smallest_effect: Estimate
-    """Least true speedup, minus one, that 80 % of comparisons of one run a side find with it."""
+    """Least true speedup, minus one, that 80 % of comparisons of one run per side find with it."""
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,14 @@ class Effect:
     the two values, each the geometric mean of its runs' medians."""
     interval: Interval | None
     """Exact signed-rank interval of the speedup, None below six pairs; Student's of runs; of one
-    run a side that between launches, which says nothing of another run."""
+    run per side that between launches, which says nothing of another run."""
     p_value: float | None
-    """Two-sided, of no effect, by the test that belongs to the interval; None of one run a side."""
+    """Two-sided, of no effect, by the test that belongs to the interval; None of one run per side."""
     margin: float
     verdict: Verdict
     log_ratios: tuple[float, ...] = ()
     rests_on: str = ""
-    """What a verdict on separate runs rests on, such as `one run a side`; empty for launches in
+    """What a verdict on separate runs rests on, such as `one run per side`; empty for launches in
     turns."""
 
     @property
@@ -87,7 +87,7 @@ def effect_of_runs(
         baseline: The values of each run's launches, all above zero.
         candidate: In the same unit.
         prior: The spread of one run's log value, from the device's history. Without it and with
-            one run a side, the verdict is "inconclusive".
+            one run per side, the verdict is "inconclusive".
         in_turns: Whether runs of both sides took turns, as `took_turns` says. Else each side is a
             session, and sessions differ by `SESSION_DEVIATION`.
         margin: Speedups closer to 1 than this count as none.
@@ -111,7 +111,7 @@ def effect_of_runs(
     if difference is None:
         ratio = None if between is None else _ratio(between)
         change = after[0] - before[0]
-        return Effect(0, _exp(change), ratio, None, margin, "inconclusive", (), "one run a side")
+        return Effect(0, _exp(change), ratio, None, margin, "inconclusive", (), "one run per side")
     interval = difference.interval
     if between is not None:
         low, high = min(interval.low, between.low), max(interval.high, between.high)
@@ -124,7 +124,7 @@ def effect_of_runs(
         p_value=difference.p_value,
         margin=margin,
         verdict=judge(_ratio(interval), margin),
-        rests_on=f"{'one run a side' if is_alone else counts}{history}",
+        rests_on=f"{'one run per side' if is_alone else counts}{history}",
     )
 
 

@@ -243,6 +243,6 @@ def _note(alternatives: Sequence[Alternative]) -> str:
     if not any(alternative.latency for alternative in alternatives):
         return "none of these runs was timed, so none has a latency"
     return (
-        "separate runs also differ by what changes from one run to the next; "
-        "`etprof compare A1 A2 --against B1 B2` judges runs that were repeated"
+        "separate runs also differ by what changes from one run to the next; for a verdict, measure "
+        "two programs in one run (`etprof docs measuring`)"
     )

@@ -228,7 +228,7 @@ def _plan(memory: MemoryPlan | None) -> str:
         format_size(memory.peak_live_bytes),
         format_size(memory.unshared_bytes),
     )
-    return f"{planned} (alive at once {peak_size}, not shared {unshared_size})"
+    return f"{planned} ({peak_size} live at once; {unshared_size} without reuse)"
 
 
 def _delegated_bytes(method: MethodReport) -> str | None:

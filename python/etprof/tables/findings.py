@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.commands import command_in, has_placeholder
 from etprof.base.text import QUOTED_COMMAND, command_line, join_names, kept_flags
-from etprof.base.units import count_of, format_prediction, format_share, format_value
+from etprof.base.units import (
+    count_of,
+    format_prediction,
+    format_share,
+    format_share_range,
+    format_value,
+)
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables.table import Column, Table, estimate
 from etprof.targets.registry import LOCAL
@@ -138,10 +144,17 @@ class FindingGroup:
 
 
 def group_findings(ranked_findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
-    """Puts findings whose first command is the same under the worst of them; the others stay alone."""
+    """Puts findings whose first command is the same under the worst of them; the others stay alone.
+
+    One that only refers to another, as to its refusals, is under that.
+    """
     by_command: dict[object, list[Finding]] = {}
+    key_of: dict[str, object] = {}
     for finding in ranked_findings:
-        by_command.setdefault(command_in(finding.action) or id(finding), []).append(finding)
+        named = finding.action.removeprefix("see ")
+        key = command_in(finding.action) or key_of.get(named) or id(finding)
+        key_of[finding.rule] = key
+        by_command.setdefault(key, []).append(finding)
     return tuple(FindingGroup(first, tuple(others)) for first, *others in by_command.values())
 
 
@@ -170,8 +183,14 @@ def brief_gain(finding: Finding) -> str:
         about = "" if finding.is_gain_measured else "about "
         gain = format_value("ns", finding.gain_ns)
         return f"{about}{gain}{more} to gain{_too_small(finding)}"
-    predicted = format_prediction(finding.interval.low, finding.interval.high)
-    return f"predicted gain {predicted}{more}{_too_small(finding)}"
+    low_ns, high_ns = finding.interval.low, finding.interval.high
+    predicted = format_prediction(low_ns, high_ns)
+    share = _too_small(finding)
+    if not share and finding.latency_ns:
+        # A share holds on a machine that is slower or busier than this one was.
+        ends = (end_ns / finding.latency_ns for end_ns in (low_ns, high_ns))
+        share = f", {format_share_range(*ends)} of the latency"
+    return f"predicted gain {predicted}{more}{share}"
 
 
 def _too_small(finding: Finding) -> str:

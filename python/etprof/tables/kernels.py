@@ -202,7 +202,7 @@ KERNELS: Final = Table(
     ),
     from_each="counted",
     rows_of=_rows,
-    title="Microkernels by operator, with its data types in two modes",
+    title="Microkernels by operator",
     note="Grade A: its calls were counted; B: inferred from the operator's type. A type that begins "
     "with P, such as PF16, is packed for KleidiAI's microkernels.",
     says="one row per convolution or matrix product of a program whose kernels were counted",
@@ -254,7 +254,7 @@ MODES: Final = Table(
     ),
     from_each="counted",
     rows_of=lambda counted: counted.items(),
-    title="Calls of computing microkernels of KleidiAI per inference",
+    title="Calls of KleidiAI's compute microkernels per inference",
     says="one row per SME mode in which kernels were counted",
     basis="per inference",
 )  # fmt: skip

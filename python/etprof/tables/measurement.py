@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.generation import LEAST_TOKENS
 from etprof.analysis.split.thread_map import build_thread_map
+from etprof.base.records import sme_label
 from etprof.base.text import clean
 from etprof.base.units import count_of
 from etprof.tables.comparisons import VERDICT_STYLES
@@ -262,9 +263,9 @@ def thread_tables(experiments: Sequence[ExperimentAnalysis]) -> tuple[Table, Tab
 def describe_crossover(thread_map: ThreadMap) -> str:
     """Says in one sentence which point is best and where SME2 stops winning."""
     best = thread_map.best
-    text = f"best: {count_of(best.threads, 'thread')}, SME {best.sme}"
+    text = f"best: {count_of(best.threads, 'thread')}, {sme_label(best.sme)}"
     if thread_map.crossover_threads is not None:
-        text += f"; from {thread_map.crossover_threads} threads off is faster than sme2"
+        text += f"; from {thread_map.crossover_threads} threads SME off is faster than SME2"
     return text
 
 

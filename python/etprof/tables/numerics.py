@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.records import sme_label
 from etprof.base.units import format_number
 from etprof.tables.brief import AnswerLine, Brief
 from etprof.tables.table import Column, Section, Table
@@ -127,7 +128,7 @@ def headline(gaps: NumericGaps) -> str:
     subject = f"{gaps.model} {gaps.precision} ({gaps.method}) on {gaps.platform}"
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
     clauses = [
-        f"{row.operator}{'' if row.node == row.operator else f' {row.node}'} in {row.module or 'the model itself'} (SME {mode}, "
+        f"{row.operator}{'' if row.node == row.operator else f' {row.node}'} in {row.module or 'the model itself'} ({sme_label(mode)}, "
         f"{_excess(row)})"
         for mode, row in firsts.items()
         if row is not None
@@ -155,7 +156,7 @@ def notes(gaps: NumericGaps) -> tuple[str, ...]:
         f"Taps kept the delegate from making one operator of {group}" for group in gaps.prevented
     ]
     lines += [
-        f"SME {mode}: taps changed the outputs ({format_number(check.snr_db)} dB), so values inside "
+        f"{sme_label(mode)}: taps changed the outputs ({format_number(check.snr_db)} dB), so values inside "
         "may differ from those of the program without taps too"
         for mode, check in gaps.checks.items()
         if check.snr_db is not None

@@ -330,7 +330,7 @@ def _rollup_section(assessment: Assessment, medium: Medium) -> Section:
     comparison = assessment.primary_comparison
     of = f" of {comparison.short_names[1]}" if comparison else ""
     tables = tuple(
-        replace(table.first(_ROLLUP_ROWS), title=f"{table.title}{of}")
+        replace(table.largest(_ROLLUP_ROWS), title=f"{table.title}{of}")
         for table in rollups
         if table.rows
     )
@@ -435,7 +435,8 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
         yield Section(
             "waterfall", "Waterfall", (table,),
             says=f"Every step is one operator's difference; together they are the whole "
-            f"difference{sums}.",
+            f"difference{sums}. Totals are means of recorded inferences, which take longer than timed "
+            "ones.",
         )  # fmt: skip
     if times.amdahl is not None:
         bottlenecks = comparisons.BOTTLENECKS.of_each([comparison])
@@ -520,7 +521,8 @@ def _operator_section(assessment: Assessment, medium: Medium) -> Section:
     return Section(
         "operators", "Operators", (table.sorted() if medium == "page" else table,),
         lead=verdicts.describe_recorded(_experiments_shown(assessment)),
-        says=f"{grades} {of}" if counted else "",
+        # Terminals do not have the columns that it explains.
+        says=f"{grades} {of}" if counted and medium == "page" else "",
         lines=_unknown_line(unknown) if medium == "page" else (),
         visibility="everywhere" if comparison is not None and assessment.run.is_timed else "page",
     )  # fmt: skip

@@ -467,9 +467,9 @@ def describe_doubt(assessment: Assessment) -> str:
     agreement = assessment.primary.experiment.agreement if assessment.is_split else None
     if agreement is None or not agreement.is_in_doubt:
         return ""
-    rules = assessment.primary_findings.withheld
+    rules = [f"{name} ({RULES[name].looks_for})" for name in assessment.primary_findings.withheld]
     verb = "is" if len(rules) == 1 else "are"
-    return f"{', '.join(rules) or 'Gains'} {verb} withheld: {agreement.cause}. {agreement.way_out}"
+    return f"{join_names(rules) or 'Gains'} {verb} withheld: {agreement.cause}. {agreement.way_out}"
 
 
 def describe_recorded(experiments: Iterable[ExperimentAnalysis]) -> str:

@@ -1,7 +1,7 @@
 """How texts and columns fit a width: columns are folded or dropped, no word is broken.
 
-A path that is longer than its column is broken behind a slash; of another word, such as a
-microkernel's name, the middle is left out.
+A path that is longer than its column is broken behind a slash, and another word, such as a
+module's or a microkernel's name, behind a dot or an underscore.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from etprof.views.cells import ShownColumn
 
-LEFT_OUT: Final = "…"
 _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 """A line that people copy; in a sentence a command stands in backticks."""
 _SHELL_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
@@ -27,6 +26,8 @@ _AROUND: Final = " ();,."
 HELD: Final = "\0"
 """Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
+_PATH_PARTS: Final = re.compile(r"[^/]*/|[^/]+")
+_NAME_PARTS: Final = re.compile(r"[^._]*[._]+|[^._]+")
 _PLACE: Final = re.compile(r"/|\.py:")
 """Where something is: a path, or a line of a source."""
 _LONGEST_NAME: Final = 24
@@ -96,33 +97,20 @@ def _pack(words: Iterable[str], width: int) -> list[str]:
     return [*lines, line or ""]
 
 
-def elide(word: str, width: int) -> str:
-    """Leaves the middle out of a word that is too long."""
-    if cell_len(word) <= width:
-        return word
-    kept_cells = max(width - 1, 0)
-    while True:
-        head_length, tail_length = kept_cells - kept_cells // 2, kept_cells // 2
-        elided = f"{word[:head_length]}{LEFT_OUT}{word[len(word) - tail_length :]}"
-        # Some characters take two cells.
-        if cell_len(elided) <= width or kept_cells == 0:
-            return elided
-        kept_cells -= 1
-
-
 def folded(text: str, width: int) -> list[str]:
     """Returns a cell's lines, none of them longer than the column."""
     lines = []
     for line in text.split("\n"):
         for part in fold(line, width):
-            lines += _pieces(part, width) if _PLACE.search(part) else [elide(part, width)]
+            ends = _PATH_PARTS if _PLACE.search(part) else _NAME_PARTS
+            lines += _pieces(part, ends, width)
     return lines
 
 
-def _pieces(word: str, width: int) -> list[str]:
-    """Breaks a path behind its slashes; a name in it that is too long, where the column ends."""
+def _pieces(text: str, parts: re.Pattern[str], width: int) -> list[str]:
+    """Breaks a text that is too long between its parts, and a part that is, where the column ends."""
     lines: list[str] = [""]
-    for part in re.findall(r"[^/]*/|[^/]+", word):
+    for part in [text] if cell_len(text) <= width else parts.findall(text):
         if cell_len(lines[-1]) + cell_len(part) > width and lines[-1]:
             lines.append("")
         for sign in part:

@@ -465,7 +465,7 @@ _CALIBRATION: Final = (
     *_effect("overall", "per inference"),
     Figure("between_runs.runs", "count", "over the run"),
     *_estimate("between_runs.spread", "standard deviation of a run's log value"),
-    *_estimate("between_runs.smallest_effect", "the same of one run a side"),
+    *_estimate("between_runs.smallest_effect", "the same of one run per side"),
 )
 _RUN_IDS: Final = Figure("run_ids[]", "count", "position", "in the history")
 _PLANNED_RUN: Final = (

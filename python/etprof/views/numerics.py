@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.records import sme_label
 from etprof.tables.numerics import OPERATORS, headline, notes, sections
 from etprof.views.files import encode_csv, json_records
 from etprof.views.formats.html import render_sections
@@ -62,6 +63,6 @@ def gap_nodes(gaps: NumericGaps) -> dict[str, Any]:
         for name, gradient in _SHOWN.items():
             found_at = {str(row["node"]): row[name] for row in rows}
             values = {node: v for node, v in found_at.items() if isinstance(v, float)}
-            title = f"{name.replace('_', ' ')}, SME {mode}"
+            title = f"{name.replace('_', ' ')}, {sme_label(mode)}"
             documents[title] = {"name": title, **describe_nodes(values, gradient)}
     return documents

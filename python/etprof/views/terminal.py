@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from etprof.base.plain_table import PlainTable
+from etprof.base.records import sme_label
 from etprof.base.text import as_ascii
 from etprof.base.units import count_of
 from etprof.tables.brief import UnbrokenLine
@@ -69,9 +70,9 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     headline, style = comparison_headline(comparison)
     renderables: list[RenderableType] = [folded_text(headline, style=style)]
     if comparison.times is not None:
-        renderables.append(
-            folded_text(f"Conditions: {comparison.times.validity.badge}", style="dim")
-        )
+        badge = comparison.times.validity.badge
+        heading = "Conditions" if badge.startswith("not ") else "Conditions:"
+        renderables.append(folded_text(f"{heading} {badge}", style="dim"))
     renderables += terminal_sections(comparison_sections(comparison), top=top)
     return Group(
         *renderables, *(folded_text(f"Note: {note}", style="yellow") for note in comparison.notes)
@@ -90,7 +91,7 @@ def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[Rend
 def _describe(experiment: ExperimentAnalysis) -> str:
     """Names the experiment and what was in force."""
     split, recorded = experiment.split, experiment.split.left_out.recorded
-    facts = [f"SME {experiment.sme}"] if experiment.sme is not None else []
+    facts = [sme_label(experiment.sme)] if experiment.sme is not None else []
     if experiment.threads is not None:
         facts.append(count_of(experiment.threads, "thread"))
     facts.append(f"{count_of(recorded, 'inference')} recorded")

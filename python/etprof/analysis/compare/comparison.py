@@ -461,7 +461,7 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
     ]
     if len(baseline.timed) == len(candidate.timed) == 1:
         notes.append(
-            "one run a side: the interval is between launches and does not cover another run; "
+            "one run per side: the interval is between launches and does not cover another run; "
             "measure both in one run, or repeat them (`etprof compare A1 A2 A3 --against B1 B2 B3`)"
         )
         return notes

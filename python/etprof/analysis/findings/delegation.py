@@ -104,7 +104,7 @@ def _splitting(subject: Subject) -> list[OperatorDetail]:
     ]
 
 
-@rule("F6", "a large part is of category Other")
+@rule("F6", "a large part is of category Other", reads_operators=True)
 def find_high_other(subject: Subject) -> Finding | None:
     """What is neither convolution, product, movement nor elementwise is large."""
     other_operators = subject.in_category("Other")
@@ -131,7 +131,7 @@ def find_high_other(subject: Subject) -> Finding | None:
     )
 
 
-@rule("F12", "overhead")
+@rule("F12", "overhead", reads_operators=True)
 def find_overhead(subject: Subject) -> Finding | None:
     """Time inside the execution that belongs to no operator, and is none of the tracer's."""
     split, limit = subject.split, subject.thresholds.overhead_share
@@ -216,7 +216,12 @@ def find_missing_description(subject: Subject) -> Finding | None:
     )
 
 
-@rule("F18", "time without a module", lambda s: s.insight.experiment.program.report)
+@rule(
+    "F18",
+    "time without a module",
+    lambda s: s.insight.experiment.program.report,
+    reads_operators=True,
+)
 def find_unattributed_time(subject: Subject, _: MethodReport) -> Finding | None:
     """The export's description is there, and operators are not found in it."""
     lost = subject.select(lambda detail: detail.attribution is None)

@@ -20,6 +20,7 @@ from etprof.base.units import (
     format_ratio_ends,
     format_share,
 )
+from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.statistics.noise import DRIFT, VARIATION
 from etprof.statistics.two_samples import mean_interval
 
@@ -123,8 +124,8 @@ class Finding:
     """Rules above it whose commands gain a part of the same time."""
     together_ns: float | None = None
     """What it and these gain."""
-    is_below_margin: bool = False
-    """Whether its whole prediction is less than what counts as no difference."""
+    latency_ns: float | None = None
+    """Of an inference, of which the gain is a part; None without a gain."""
     operators: int | None = None
     """Operators that its command is for; None without a command that exports with rewrites."""
     replaced_operators: int | None = None
@@ -156,6 +157,14 @@ class Finding:
     def advice(self) -> str:
         """What to do in full: its action, what that does not reach, and what it may cost."""
         return ". ".join(filter(None, (self.action, self.explanation, self.caveat)))
+
+    @property
+    def is_below_margin(self) -> bool:
+        """Whether its whole prediction is less than what counts as no difference."""
+        if self.gain_ns is None or self.latency_ns is None or self.is_gain_measured:
+            return False
+        most_ns = self.interval.high if self.interval else self.gain_ns
+        return most_ns < DEFAULT_MARGIN * self.latency_ns
 
     @property
     def is_gain_measured(self) -> bool:
@@ -449,6 +458,8 @@ class Rule:
     find: Callable[..., Finding | None]
     takes_need: bool
     is_timed: bool
+    reads_operators: bool
+    """It looks at operators' times: where they are in doubt, finding nothing says nothing."""
 
     def ask(self, subject: Subject) -> RuleAnswer:
         """Returns whether its needs are met, and its finding."""
@@ -463,6 +474,8 @@ class Rule:
             # What is outside the delegate is so in a noisy run too: without what it would gain.
             finding = self._find(replace(subject, leaves_times_out=True), need)
             finding = finding and replace(finding, claims={})
+        if finding is None and self.reads_operators and subject.insight.experiment.is_in_doubt:
+            return RuleAnswer(is_asked=False)
         named = finding and replace(finding, rule=self.name, experiment=subject.name)
         return RuleAnswer(is_asked=True, finding=named)
 
@@ -476,13 +489,18 @@ RULES: Final[dict[str, Rule]] = {}
 
 @overload
 def rule(
-    name: str, looks_for: str, *, is_timed: bool = True
+    name: str, looks_for: str, *, is_timed: bool = True, reads_operators: bool = False
 ) -> Callable[[Callable[[Subject], Finding | None]], object]: ...
 
 
 @overload
 def rule(
-    name: str, looks_for: str, needs: Callable[[Subject], Need | None], *, is_timed: bool = True
+    name: str,
+    looks_for: str,
+    needs: Callable[[Subject], Need | None],
+    *,
+    is_timed: bool = True,
+    reads_operators: bool = False,
 ) -> Callable[[Callable[[Subject, Need], Finding | None]], object]: ...
 
 
@@ -492,12 +510,15 @@ def rule(
     needs: Callable[[Subject], Any] | None = None,
     *,
     is_timed: bool = True,
+    reads_operators: bool = False,
 ) -> Callable[[Any], object]:
     """Declares a rule: `find(subject)`, or `find(subject, need)` where it needs more than times."""
 
     def declare(find: Callable[..., Finding | None]) -> object:
         need_of = needs or (lambda _: True)
-        RULES[name] = Rule(name, looks_for, need_of, find, needs is not None, is_timed)
+        RULES[name] = Rule(
+            name, looks_for, need_of, find, needs is not None, is_timed, reads_operators
+        )
         return find
 
     return declare

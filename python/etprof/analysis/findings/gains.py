@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EVERYTHING
 from etprof.backends.backend import DELEGATE_OVERHEAD
-from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.statistics.order_statistics import Interval
 from etprof.statistics.two_samples import mean_interval
 
@@ -217,13 +216,8 @@ def _with_gain(
         return finding, claims
     rivals = [(rival, theirs) for rival, theirs in divided if _overlap(claims, theirs)]
     gain_ns, interval = time.take(claims, factors)
-    most_ns = interval.high if interval else gain_ns
-    is_predicted = not finding.is_gain_measured
     finding = replace(
-        finding,
-        gain_ns=gain_ns,
-        interval=interval,
-        is_below_margin=is_predicted and most_ns < DEFAULT_MARGIN * time.inference_ns,
+        finding, gain_ns=gain_ns, interval=interval, latency_ns=time.inference_ns or None
     )
     if rivals:
         finding = replace(

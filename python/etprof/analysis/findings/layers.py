@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
 
 
-@rule("F1", "normalisation dominates")
+@rule("F1", "norms that take a large share", reads_operators=True)
 def find_norm_dominance(subject: Subject) -> Finding | None:
     """Norms take a large share, or more than convolutions that are no trifle themselves."""
     limits, norms = subject.thresholds, subject.select(is_norm)
@@ -42,12 +42,14 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
     against = (
         f", more than the convolutions' {format_duration(sum_ns(convolutions))}" if beats else ""
     )
+    cast_count = sum(detail.row.operator_class.finer == "cast" for detail in norms)
+    casts = f", {cast_count} of them casts" if cast_count else ""
     between = f", {len(squeezed)} between layout operators" if squeezed else ""
     remedy = find_remedy(subject, outside)
     return Finding(
-        "Normalisation dominates",
+        "Norms take a large share",
         "high" if outside or squeezed or unfolded else "medium",
-        f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
+        f"{count_of(len(norms), 'operator')} of norms{casts}: {subject.weigh(norms)}{against}; "
         f"{len(outside)} outside the delegate{between}.",
         _norm_action(remedy, outside, unfolded, squeezed),
         *subject.cost(norms),
@@ -115,7 +117,7 @@ _LEAST_CONVOLUTIONS: Final = 3
 """With fewer there is no typical convolution to compare with."""
 
 
-@rule("F3", "a slow convolution")
+@rule("F3", "a slow convolution", reads_operators=True)
 def find_slow_convolution(subject: Subject) -> Finding | None:
     """A convolution that is far slower than its like, by throughput where MACs are known."""
     dense = [d for d in subject.in_category("Convolution") if not _is_depthwise(d)]
@@ -210,7 +212,7 @@ def _slow_action(subject: Subject, detail: OperatorDetail, remedy: Remedy) -> st
     )
 
 
-@rule("F3b", "convolutions outside the delegate")
+@rule("F3b", "convolutions outside the delegate", reads_operators=True)
 def find_undelegated_convolution(subject: Subject) -> Finding | None:
     """A convolution runs outside the delegate."""
     outside = subject.select(
@@ -230,7 +232,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
     )
 
 
-@rule("F3c", "depthwise convolutions")
+@rule("F3c", "depthwise convolutions", reads_operators=True)
 def note_depthwise(subject: Subject) -> Finding | None:
     """Depthwise convolutions never take SME2; that is no failure. Batch norms are none of them."""
     depthwise = [detail for detail in subject.in_class("depthwise") if not is_norm(detail)]

@@ -39,7 +39,7 @@ def _layout(subject: Subject, *classes: str) -> list[OperatorDetail]:
     return [detail for detail in subject.in_class(*classes) if not joins(detail)]
 
 
-@rule("F2", "many small layout operators")
+@rule("F2", "many small layout operators", reads_operators=True)
 def find_small_layout_operators(subject: Subject) -> Finding | None:
     """Many operators that only move data, each cheap, together not."""
     limits = subject.thresholds
@@ -70,7 +70,7 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     )
 
 
-@rule("F2d", "a single large layout operator")
+@rule("F2d", "a single large layout operator", reads_operators=True)
 def find_large_layout_operator(subject: Subject) -> Finding | None:
     """One operator that only moves data takes a large share by itself."""
     large = [
@@ -118,7 +118,7 @@ def _remedy_of(subject: Subject, layout: list[OperatorDetail]) -> Remedy:
     return find_remedy(subject, [detail for detail in layout if not detail.row.is_delegated])
 
 
-@rule("F2c", "layout churn")
+@rule("F2c", "layout churn", reads_operators=True)
 def find_layout_churn(subject: Subject) -> Finding | None:
     """Moving data takes a large part of the inference."""
     movement = [detail for detail in subject.in_category("Data Movement") if not joins(detail)]
@@ -133,7 +133,7 @@ def find_layout_churn(subject: Subject) -> Finding | None:
     )
 
 
-@rule("F7", "more data movement than the reference", lambda s: s.answers)
+@rule("F7", "more data movement than the reference", lambda s: s.answers, reads_operators=True)
 def find_movement_above_reference(
     subject: Subject, answers: tuple[ReferenceAnswer, ...]
 ) -> Finding | None:
@@ -160,7 +160,7 @@ def _data_flow(subject: Subject) -> MethodReport | None:
     return report if report and report.has_data_flow else None
 
 
-@rule("F2b", "transposes that undo each other", _data_flow)
+@rule("F2b", "transposes that undo each other", _data_flow, reads_operators=True)
 def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding | None:
     """The second transpose of a pair gives back what the first one took."""
     pairs = find_inverse_pairs(report)

@@ -35,7 +35,12 @@ def _compared(subject: Subject) -> tuple[Comparison, ComparedTimes] | None:
     return (comparison, comparison.times) if comparison and comparison.times else None
 
 
-@rule("F8", "less convolution than the reference", lambda s: _compared(s) if s.reference else None)
+@rule(
+    "F8",
+    "less convolution than the reference",
+    lambda s: _compared(s) if s.reference else None,
+    reads_operators=True,
+)
 def note_convolution_share(
     subject: Subject, compared: tuple[Comparison, ComparedTimes]
 ) -> Finding | None:
@@ -65,7 +70,7 @@ def _unit(subject: Subject) -> str:
     return "SME2" if subject.insight.experiment.sme == "sme2" else "SME"
 
 
-@rule("F9", "the bottleneck has moved", _compared)
+@rule("F9", "the bottleneck has moved", _compared, reads_operators=True)
 def find_bottleneck_shift(
     subject: Subject, compared: tuple[Comparison, ComparedTimes]
 ) -> Finding | None:

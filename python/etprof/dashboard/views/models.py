@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.records import sme_label
 from etprof.dashboard.addresses import Page
 from etprof.dashboard.parts import (
     View,
@@ -13,7 +14,6 @@ from etprof.dashboard.parts import (
     filter_form,
     paginate,
     passes,
-    sme_label,
 )  # fmt: skip
 from etprof.dashboard.queries import load_latest
 from etprof.views.charts import plain_bars

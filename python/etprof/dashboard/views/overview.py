@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.records import sme_label
 from etprof.dashboard.addresses import Page
 from etprof.dashboard.chart import sparkline
 from etprof.dashboard.judging import WORSE, Judge, compare_address
@@ -16,7 +17,6 @@ from etprof.dashboard.parts import (
     paginate,
     passes,
     sme_key,
-    sme_label,
 )  # fmt: skip
 from etprof.dashboard.queries import (
     differ_in_sme_only,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.records import sme_label
 from etprof.base.units import format_size, format_value
 from etprof.dashboard.addresses import Page
 from etprof.dashboard.judging import Judge, compare_address, exact_changes
-from etprof.dashboard.parts import sme_label
 from etprof.dashboard.queries import (
     config_key,
     find_runs_before,

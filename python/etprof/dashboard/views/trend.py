@@ -6,6 +6,7 @@ import itertools
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.records import sme_label
 from etprof.base.units import MISSING, format_change, format_share, format_value
 from etprof.dashboard.addresses import Page
 from etprof.dashboard.chart import Line, trend_chart
@@ -16,7 +17,6 @@ from etprof.dashboard.parts import (
     config_label,
     filter_form,
     sme_key,
-    sme_label,
 )
 from etprof.dashboard.queries import load_runs, load_trend, load_values
 from etprof.dashboard.visit import NoSuchPageError

@@ -54,5 +54,5 @@ def _check_reference(index: int, value: object) -> None:
     """Raises ExportError for an output that no program can be compared with."""
     where = f"output {index} of the eager model"
     if value is not None and not isinstance(value, torch.Tensor):
-        msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
+        msg = f"{where} has type {type(value).__name__}; return only tensors"
         raise ExportError(msg)
