@@ -50,7 +50,7 @@ def test_checks_of_times_that_are_in_doubt_have_not_found_nothing(tmp_path: Path
     ops = [*convolutions(100), Op("native_call_gelu.out", 1, 1)]
     outside = traced("o1", "gelu.out", "aten.gelu.default", instruction=1)
     silent = {}
-    for name, latency_us in (("sound", 301.0), ("doubtful", 150.0)):
+    for name, latency_us in (("sound", 101.0), ("doubtful", 60.0)):
         run = described(one(ops, latency_us=[latency_us] * 10), [outside])
         told = assess_run(analyze(tmp_path / name, run))
         silent[name] = {
