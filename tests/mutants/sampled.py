@@ -37,7 +37,7 @@ _HASHES: Final = "files.json"
 _INTEGRATION: Final = (
     "analyze_etrecord", "bench_command", "causes", "export", "export_bad_input", "export_golden",
     "export_module_map", "export_options", "float_steps", "half_constants", "half_sums",
-    "llm_operators", "numerics", "one_report", "optimize", "profile", "program_rewrites",
+    "import_inspector", "llm_operators", "numerics", "one_report", "optimize", "profile", "program_rewrites",
     "promises", "replicated_split", "rewrites", "run_config", "scopes", "stranger_runs", "untimed",
     "user_mistakes", "volumes",
 )  # fmt: skip

@@ -541,6 +541,9 @@ def test_archives_carry_a_program_and_a_run(bench: Bench, tmp_path: Path) -> Non
     assert manifest is not None
     assert manifest.model.path == str(tmp_path / "there/m.pte")
     assert manifest.files == manifest_of(task).files
+    # AND a second one goes beside it
+    unpack_run(pack_run(task.run), tmp_path / "back/run", tmp_path / "there/m.pte")
+    assert len(list((tmp_path / "back").iterdir())) == 2
 
 
 def test_a_device_that_is_offered_twice_is_named() -> None:

@@ -238,3 +238,14 @@ def test_some_runs_in_a_row_in_one_of_two_states_are_no_level(count: int) -> Non
         found += any(abs(change.start - count // 2) <= 5 for change in changes)
     assert false <= 3
     assert found >= 35
+
+
+def test_the_spread_of_a_series_leans_on_that_of_the_device() -> None:
+    """As if six more runs had the spread of all series of the metric."""
+    calm, wide = (np.random.default_rng(1).normal(0, [[0.2], [0.8]], (2, 12))).tolist()
+    noise = DeviceNoise({"latency_ns": {"calm": calm, "wide": wide}})
+    own = DeviceNoise({"latency_ns": {"wide": wide}})._scale("latency_ns", wide)
+    shared = noise._shared_scales["latency_ns"]
+    assert 0.1 < shared < own
+    expected = math.sqrt((len(wide) * own**2 + 6 * shared**2) / (len(wide) + 6))
+    assert noise._scale("latency_ns", wide) == pytest.approx(expected)

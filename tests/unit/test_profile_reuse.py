@@ -14,9 +14,9 @@ import pytest
 import etprof
 from etprof.base.errors import ExportError, UsageError
 from etprof.cli import main
-from etprof.cli.profile import _refuse_other_shapes
 from etprof.export.exporter import describe_replaced, find_export
 from etprof.export.request import ExportOptions, ExportRequest
+from etprof.measuring.plan import refuse_other_shapes
 from etprof.model_registry import registry
 from etprof.run.program import Program
 
@@ -218,9 +218,9 @@ def test_a_model_is_not_compared_with_itself_on_other_shapes(
     ]
     if is_refused:
         with pytest.raises(UsageError, match=r"inputs of 1x3x64x64 and 1\.pte with 1x3x224x224"):
-            _refuse_other_shapes(programs)
+            refuse_other_shapes(programs)
     else:
-        _refuse_other_shapes(programs)
+        refuse_other_shapes(programs)
 
 
 def test_a_program_of_other_inputs_is_not_replaced_without_a_word(folder: Path) -> None:

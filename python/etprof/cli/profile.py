@@ -17,7 +17,6 @@ run, how often, and what they compute. Emulated times mean nothing and are not s
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
     from etprof.config import Config, GenerationConfig, TargetConfig
     from etprof.run.delegation import DelegationReport
-    from etprof.run.program import Program
     from etprof.targets import Target
 
 _LONGEST_NAME = 40
@@ -391,7 +389,6 @@ def _config(
         "instructions": arguments.instructions or None,
     }
     described = [describe_program(program) for program in programs]
-    _refuse_other_shapes(() if arguments.inputs else described)
     names = name_programs([description.label for description in described])
     against = "".join(f"_against_{description.label}" for description in described[1:])
     folder = runs_folder(described[0].name, f"{target.platform}{against}")
@@ -413,19 +410,6 @@ def _config(
         "measurement": _without_none(measurement),
     }
     return Config.model_validate(_without_none(fields))
-
-
-def _refuse_other_shapes(described: Sequence[Program]) -> None:
-    """Raises UsageError for two programs of one model whose inputs differ: that is other work."""
-    for first, program in pairwise(described):
-        is_known = first.shapes and program.shapes and first.name == program.name
-        if is_known and first.shapes != program.shapes:
-            shapes = [" ".join(side.shapes) for side in (first, program)]
-            raise UsageError(
-                f"{first.model} was exported with inputs of {shapes[0]} and {program.model} with "
-                f"{shapes[1]}, so that a difference would be one of inputs; export one of them again "
-                "with the --input of the other"
-            )
 
 
 def name_programs(labels: Sequence[str]) -> list[str]:

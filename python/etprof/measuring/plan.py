@@ -304,9 +304,27 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
 
 
 def configured_program(config: Config) -> Program:
-    """Returns the program with its inputs, and the further programs interleaved with it."""
+    """Returns the program with its inputs, and the further programs interleaved with it.
+
+    Raises UsageError for programs of one model whose example inputs have other shapes.
+    """
     further = {name: _find_program(program, config) for name, program in config.programs.items()}
-    return replace(_find_program(config, config), further=further)
+    program = _find_program(config, config)
+    refuse_other_shapes((program, *further.values()))
+    return replace(program, further=further)
+
+
+def refuse_other_shapes(programs: Sequence[Program]) -> None:
+    """Raises UsageError for two programs of one model whose inputs differ: that is other work."""
+    for first, program in itertools.pairwise(programs):
+        is_known = first.shapes and program.shapes and first.name == program.name
+        if is_known and first.shapes != program.shapes:
+            shapes = [" ".join(side.shapes) for side in (first, program)]
+            raise UsageError(
+                f"{first.model} was exported with inputs of {shapes[0]} and {program.model} with "
+                f"{shapes[1]}, so that a difference would be one of inputs; export one of them again "
+                "with the --input of the other"
+            )
 
 
 def _find_program(program: ProgramConfig, config: Config) -> Program:
