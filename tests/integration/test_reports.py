@@ -14,7 +14,7 @@ import pytest
 
 from etprof.base.errors import ExportError
 from etprof.cli import main
-from etprof.export import lowering, upstream
+from etprof.export import lowering, runtime_check, upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from tests.reports.__main__ import main as reports_main
@@ -222,3 +222,59 @@ def test_quantisation_leaves_state_as_it_is(tmp_path: Path, model: str) -> None:
     """S-1: torchao's conversion folded what a layer reads of the state into a constant."""
     method = export(tmp_path, model, precision="int8")["methods"]["forward"]
     assert {verdict["answer"] for verdict in method["check"]["verdicts"]} == {"passed"}
+
+
+VARYING = [
+    ("Positions", "int8", "on inputs of 1x33, output 0 has"),
+    ("MaskedMean", "fp16", "on a padded mask as input 1, output 0 has"),
+    ("WideRange", "fp32", "on calibration sample 1, output 0 has"),
+]
+
+
+@pytest.mark.parametrize(("model", "precision", "reason"), VARYING)
+def test_what_is_right_on_the_example_alone_is_refused(
+    tmp_path: Path, model: str, precision: str, reason: str
+) -> None:
+    """Item 2: one input of random numbers shows no wrong bound, mask or range."""
+    with pytest.raises(ExportError, match=f"lowering is not faithful: {reason}"):
+        export(tmp_path, model, "is_wrong=True", module="varying", precision=precision)
+
+
+@pytest.mark.parametrize(("model", "precision", "reason"), VARYING)
+def test_what_is_right_on_all_inputs_passes(
+    tmp_path: Path, model: str, precision: str, reason: str
+) -> None:
+    method = export(tmp_path, model, module="varying", precision=precision)["methods"]["forward"]
+    further = method["check"]["further_inputs"]
+    assert {row["answer"] for row in further} == {"passed"}
+    assert any(f"on {row['inputs']}, " in reason for row in further)
+    has_samples = model == "WideRange"
+    assert all((row["snr_db"] is not None) == has_samples for row in further)
+    assert method["check"]["passed"]
+
+
+def test_inputs_that_the_model_itself_refuses_judge_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> list[object]:
+        raise ValueError("too long\nat line 3")
+
+    monkeypatch.setattr(runtime_check, "run_eager", refuse)
+    method = export(tmp_path, "Positions", module="varying")["methods"]["forward"]
+    further = method["check"]["further_inputs"]
+    assert {row["answer"] for row in further} == {"unknown"}
+    assert {row["reason"] for row in further} == {
+        "the eager model fails on them: ValueError: too long"
+    }
+    assert method["check"]["passed"]
+
+
+def test_a_program_that_fails_on_further_inputs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> list[object]:
+        raise ExportError("it crashes")
+
+    monkeypatch.setattr(runtime_check, "execute", crash)
+    with pytest.raises(ExportError, match=r"not faithful: on inputs of 1x\d+, it crashes"):
+        export(tmp_path, "Positions", module="varying")

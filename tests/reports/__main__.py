@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from etprof.base.errors import EtprofError
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from tests.reports import floors, layouts, public, refused, stateful
+from tests.reports import floors, layouts, public, refused, stateful, varying
 from tests.reports.files import write_model
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Yields all cases."""
-    for module in (stateful, refused, floors, public, layouts):
+    for module in (stateful, refused, floors, public, layouts, varying):
         for model in module.INPUTS:
             name = module.__name__.rpartition(".")[2]
             yield Case(name, model.__name__)

@@ -18,26 +18,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from etprof.base.atomic import scratch_folder
-from etprof.base.errors import ExportError
+from etprof.base.errors import ExportError, first_line
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
 from etprof.export.changes.fallbacks import MissingKernelError, RefusedProgramError
-from etprof.export.state import follow_steps, run_apart, unchanged_buffers
-from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision, worst_step
+from etprof.export.state import follow_steps, run_apart, run_eager, unchanged_buffers
+from etprof.run.accuracy import (
+    NO_LIKENESS_DB,
+    InputsVerdict,
+    Verdict,
+    judge_lowering,
+    judge_precision,
+    worst_step,
+)
 from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
 from etprof.statistics.likeness import compare, number_kind
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from etprof.base.process import Completed
+    from etprof.export.quality.input_cases import InputCase
     from etprof.export.state import EagerSteps
     from etprof.model_registry.eager_model import ExportMethod
-    from etprof.run.accuracy import Floors, Verdict
+    from etprof.run.accuracy import Floors, Question
     from etprof.statistics.likeness import Parity
 
 
@@ -62,6 +70,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     precision: str,
     floors: Floors,
     carried: Collection[str] = (),
+    cases: Iterable[InputCase] = (),
 ) -> CheckedMethod:
     """Executes method `name` from its initial state and answers both questions on its outputs.
 
@@ -76,6 +85,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         precision: Its name.
         floors: The least likeness to the float32 model that is good enough.
         carried: Paths of the buffers that the program changes and keeps.
+        cases: Further inputs on which it has to be right.
     """
     converted = follow_steps(method, references)
     step_outputs = execute_steps(pte, ptd, name, converted.inputs)
@@ -99,14 +109,71 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         hint = explain_state(method, references, steps, carried)
         blamed = next(verdict for verdict in verdicts if verdict.answer == "failed")
         verdicts[verdicts.index(blamed)] = _with_hint(blamed, hint)
+    further_inputs = []
+    for case in cases:
+        verdict, failed = _check_case(pte, ptd, name, case=case, precision=precision, floors=floors)
+        further_inputs.append(verdict)
+        verdicts = [
+            failed.get(example.question, example) if example.answer != "failed" else example
+            for example in verdicts
+        ]
     check = ExportCheck(
         minimum_snr_db=floors.snr_db,
         passed=all(verdict.answer != "failed" for verdict in verdicts),
         floors=floors,
         verdicts=tuple(verdicts),
         outputs=tuple(itertools.chain.from_iterable(step.rows() for step in judged)),
+        further_inputs=tuple(further_inputs),
     )
     return CheckedMethod(check, steps[0].outputs, converted)
+
+
+def _check_case(  # noqa: PLR0913 - keyword-only: the program, the inputs, and how near
+    pte: Path,
+    ptd: Path | None,
+    name: str,
+    *,
+    case: InputCase,
+    precision: str,
+    floors: Floors,
+) -> tuple[InputsVerdict, dict[Question, Verdict]]:
+    """Returns whether a program is right on further inputs, and the verdicts that it fails."""
+    try:
+        converted = run_eager(case.method)
+        eager, trace = (None, None) if case.tracing is None else map(run_eager, case.tracing)
+    # The model's own code refuses these inputs: that says nothing of the program.
+    except Exception as error:  # noqa: BLE001
+        reason = f"the eager model fails on them: {first_line(error)}"
+        return InputsVerdict(inputs=case.name, answer="unknown", reason=reason), {}
+    exact = converted if case.references is None else case.references
+    flat = tensors.flatten((case.method.inputs, dict(case.method.kwarg_inputs)))
+    try:
+        outputs = _align(name, execute(pte, ptd, name, flat), converted)
+        parities, lowered, cost = _CheckedStep(1, outputs, converted, exact, floors).parities
+    except ExportError as error:
+        reason = f"on {case.name}, {error}"
+        failed = Verdict(question="lowering", answer="failed", reason=reason)
+        return InputsVerdict(inputs=case.name, answer="failed", reason=reason), {"lowering": failed}
+    costs = {parity.index: parity for parity in cost}
+    are_made_up = case.references is None
+    verdicts = [judge_lowering(lowered, precision, costs, are_made_up=are_made_up)]
+    if eager is not None and trace is not None:
+        verdicts.append(judge_lowering(_compare(trace, eager), "fp32", {}, are_made_up=True))
+    if not are_made_up:
+        verdicts.append(judge_precision(parities, floors, precision=precision, costs=costs))
+    wrong: dict[Question, Verdict] = {
+        verdict.question: verdict.model_copy(update={"reason": f"on {case.name}, {verdict.reason}"})
+        for verdict in verdicts
+        if verdict.answer == "failed"
+    }
+    judged = InputsVerdict(
+        inputs=case.name,
+        answer="failed" if wrong else verdicts[0].answer,
+        snr_db_converted=verdicts[0].snr_db,
+        snr_db=None if are_made_up else verdicts[-1].snr_db,
+        reason="; ".join(verdict.reason for verdict in wrong.values()),
+    )
+    return judged, wrong
 
 
 def _align(

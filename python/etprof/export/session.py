@@ -9,6 +9,7 @@ import importlib.metadata
 import platform
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from etprof.export.changes.fallbacks import (
 )
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
+from etprof.export.quality.input_cases import list_cases, run_samples
 from etprof.export.quality.reference import in_float32, run_reference
 from etprof.export.quality.text_quality import TextReader, load_text
 from etprof.model_registry.registry import find_model
@@ -201,6 +203,7 @@ class ExportSession:
                 name: run_reference(method, dtype, texts, self.request.model)
                 for name, method in methods.items()
             }
+            samples = {name: run_samples(method, dtype) for name, method in methods.items()}
             if self.reader is not None:
                 self.reader.read_eager(methods, model_loading.load_constants(self.request.model))
                 if self.reader.problem and self.request.text is not None:
@@ -228,7 +231,7 @@ class ExportSession:
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(method) for name, method in methods.items()}
-        return PreparedMethods(methods, references, reports, shared)
+        return PreparedMethods(methods, references, reports, shared, samples)
 
     def _check_scopes(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
         """Raises UsageError for a scope of what the model or the quantiser does not have."""
@@ -250,6 +253,8 @@ class PreparedMethods:
     quantization: Mapping[str, QuantizationReport]
     shared_buffers: Collection[str] = ()
     """Buffers that are one tensor in several methods, such as a key-value cache."""
+    sample_references: Mapping[str, Sequence[list[Any]]] = field(default_factory=dict)
+    """Flat outputs of the float32 model for the first calibration samples."""
 
 
 @dataclass
@@ -382,14 +387,24 @@ class ExportOutput:
         scheme = request.parsed_precision().quantization
         if quality is None or quality.verdict.answer != "failed" or scheme is None:
             return quality
-        # Those that were read first are converted by now.
-        torch.manual_seed(SEED)
-        fresh = self.session.load_methods()
+        fresh = self._load_fresh()
         return reader.blame(
             quality,
             {name: in_float32(method, torch.float32) for name, method in fresh.items()},
             scheme,
         )
+
+    def _load_fresh(self) -> dict[str, ExportMethod]:
+        """Returns the methods with the same weights; those that were loaded first are converted."""
+        torch.manual_seed(SEED)
+        return self.session.load_methods()
+
+    def _load_tracing(self, name: str) -> tuple[ExportMethod, ExportMethod]:
+        exact = replace(
+            in_float32(self._load_fresh()[name], torch.float32),
+            dynamic_shapes=self.prepared.methods[name].dynamic_shapes,
+        )
+        return exact, replace(exact, module=lowering.trace(name, exact).module())
 
     def _write_manifest(self, methods: dict[str, MethodFiles], quality: TextQuality | None) -> None:
         options, files = self.request.options, self.files
@@ -445,6 +460,12 @@ class ExportOutput:
                 precision=self.request.precision,
                 floors=self.request.floors(),
                 carried=lowering.carried_buffers(self.lowered.edge, name),
+                cases=list_cases(
+                    method,
+                    self.prepared.sample_references.get(name, ()),
+                    self.lowered.edge.exported_program(name),
+                    partial(self._load_tracing, name) if self.prepared.quantization else None,
+                ),
             )
             self.checks[name] = checked.check
             exact, converted = self.prepared.references[name], checked.converted

@@ -13,7 +13,7 @@ from pydantic import Field
 from etprof.base.errors import ExportError, InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.base.text import as_operand
-from etprof.run.accuracy import Floors, TextQuality, Verdict, way_to_right
+from etprof.run.accuracy import Floors, InputsVerdict, TextQuality, Verdict, way_to_right
 from etprof.run.directory import (
     DELEGATION_REPORT,
     EXPORT_MANIFEST,
@@ -89,6 +89,7 @@ class ExportCheck(Record):
     verdicts: tuple[Verdict, ...] = ()
     """On lowering and precision; none of an export by an earlier etprof."""
     outputs: tuple[CheckedOutput, ...] = ()
+    further_inputs: tuple[InputsVerdict, ...] = ()
     bundle: BundleCheck | None = None
 
 

@@ -210,6 +210,7 @@ def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
         "constants at the type's limit": _named_counts(files.clamped),
         "planned memory": _plan(method.memory),
         "SNR against eager fp32": _distance(check),
+        "further inputs": _further_inputs(check),
         "bundled test case": None if bundle is None else _bundle(bundle),
     }
 
@@ -270,6 +271,19 @@ def _distance(check: ExportCheck | None) -> str:
     if equal_share == 1:
         return "equal"
     return f"{format_differing(equal_share)} of the whole numbers differ"
+
+
+def _further_inputs(check: ExportCheck | None) -> str | None:
+    """Says on how many inputs beside the example the program is right, and the worst of them."""
+    judged = [row for row in check.further_inputs if row.answer != "unknown"] if check else []
+    if not judged:
+        return None
+    right = sum(row.answer == "passed" for row in judged)
+    ratios = [(row.snr_db_converted, row.inputs) for row in judged]
+    scored = [(ratio, name) for ratio, name in ratios if ratio is not None]
+    worst = min(scored, default=None)
+    text = f"right on {right} of {len(judged)}"
+    return text if worst is None else f"{text}; worst: {worst[1]}, {format_value('dB', worst[0])}"
 
 
 def _bundle(check: BundleCheck) -> str:
