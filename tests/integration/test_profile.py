@@ -236,3 +236,19 @@ def test_doctor_and_models_answer_in_json(tmp_path: Path) -> None:
     assert {f["part"]: f["status"] for f in doctor["findings"]}["etprof-runner"] == "ok"
     models = json.loads(etprof(tmp_path, "models", "--json").stdout)
     assert "toy_cnn" in {model["name"] for model in models["models"]}
+
+
+def test_a_run_that_fails_at_once_leaves_the_earlier_one_in_its_place(
+    profiled: Profiled, tmp_path: Path
+) -> None:
+    """Its folder was renamed, and nothing was there in its place: `compare` did not find it."""
+    shutil.copytree(profiled.folder, tmp_path / "copy")
+    folder = tmp_path / "copy"
+    before = (folder / "out_toy_cnn/runs/linux/manifest.json").read_bytes()
+    (folder / "short.bin").write_bytes(b"1234")
+    program = "out_toy_cnn/artifacts/toy_cnn_xnnpack_fp32.pte"
+    done = etprof(folder, "profile", program, "--inputs", "short.bin")
+    assert done.exit_code == 4
+    assert "Nothing was measured: the earlier run is in out_toy_cnn/runs/linux again" in done.stderr
+    assert [path.name for path in (folder / "out_toy_cnn/runs").iterdir()] == ["linux"]
+    assert (folder / "out_toy_cnn/runs/linux/manifest.json").read_bytes() == before

@@ -231,8 +231,8 @@ def test_a_program_of_other_inputs_is_not_replaced_without_a_word(folder: Path) 
     leave_export(folder, options={**asdict(ExportOptions()), "example_inputs": inputs})
     program = request.files().pte
     assert describe_replaced(request) == (
-        f"{program} was exported with --input 1x3x64x64 --input int64:1x7; this export replaces it "
-        "(--out keeps both)"
+        f"replaced {program}, exported with --input 1x3x64x64 --input int64:1x7; "
+        "`etprof export --out FILE` keeps both"
     )
     same = ExportOptions(example_inputs=("1x3x64x64", "int64:1x7"))
     assert describe_replaced(replace(request, options=same)) == ""
@@ -244,4 +244,4 @@ def test_a_program_of_other_inputs_is_not_replaced_without_a_word(folder: Path) 
 def test_the_models_own_inputs_are_named_too(folder: Path) -> None:
     leave_export(folder)
     request = ExportRequest("one/net.py:Net", options=ExportOptions(example_inputs=("1x3",)))
-    assert " was exported with the model's own inputs; this" in describe_replaced(request)
+    assert ", exported with the model's own inputs; " in describe_replaced(request)

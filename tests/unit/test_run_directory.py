@@ -83,6 +83,28 @@ def test_an_earlier_run_is_kept_under_its_time(tmp_path: Path) -> None:
         assert (tmp_path / expected / "manifest.json").exists()
 
 
+def test_an_earlier_run_is_put_back_where_nothing_was_measured(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "linux")
+    moved = set_aside(run)
+    assert moved is not None
+    assert put_back(moved, run)
+    assert (run / "manifest.json").exists()
+    # AND over an empty folder
+    moved = set_aside(run)
+    assert moved is not None
+    run.mkdir()
+    assert put_back(moved, run)
+    assert (run / "manifest.json").exists()
+    # BUT NOT over anything
+    moved = set_aside(run)
+    assert moved is not None
+    run.mkdir()
+    (run / "launch.log").write_text("kept")
+    assert not put_back(moved, run)
+    assert (run / "launch.log").read_text() == "kept"
+    assert (moved / "manifest.json").exists()
+
+
 def test_nothing_is_set_aside_where_there_is_nothing(tmp_path: Path) -> None:
     assert set_aside(tmp_path / "missing") is None
     assert set_aside(tmp_path) is None

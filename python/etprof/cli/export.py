@@ -401,9 +401,10 @@ def export_named(  # noqa: PLR0913 - what a command or a config says of a progra
     earlier = None if way_out is None else find_export(request, any_options=True)
     program = request.files().pte
     if earlier is None:
-        if note := describe_replaced(request):
-            say(f"Note: {note}")
+        replaced = describe_replaced(request)
         export_model(request, StageProgress())
+        if replaced:
+            say(f"Note: {replaced}")
     else:
         say(f"Using {program}, exported earlier{_describe_options(earlier)}{way_out}")
     manifest = earlier or load_export_manifest(program)

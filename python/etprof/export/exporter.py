@@ -73,7 +73,7 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
 
 
 def describe_replaced(request: ExportRequest) -> str:
-    """Says which inputs the program had that `request` replaces, where its own are others.
+    """Says which inputs the program had that an export of `request` replaces, where its are others.
 
     Empty where there is no such program.
     """
@@ -88,7 +88,7 @@ def describe_replaced(request: ExportRequest) -> str:
         return ""
     flags = [word for text in manifest.example_inputs for word in ("--input", text)]
     inputs = command_line(*flags).removeprefix("etprof ") if flags else "the model's own inputs"
-    return f"{program} was exported with {inputs}; this export replaces it (--out keeps both)"
+    return f"replaced {program}, exported with {inputs}; `etprof export --out FILE` keeps both"
 
 
 def _is_of_these_tools(manifest: ExportManifest) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -115,22 +115,60 @@ def list_operators(
 
 
 def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) -> None:
-    """Adds the instruction numbers from the emitted graph, whose debug handles they are."""
-    outside: dict[str, int | None] = {}
+    """Adds the instruction numbers from the emitted graph, whose debug handles they are.
+
+    ExecuTorch makes its nodes anew, and numbers equal names by their order in the graph: a node that
+    a rewrite put in after another one, before it, has another number then. So operators of one kind
+    belong together in their order; where their shapes differ, nobody knows which is which.
+    """
+    emitted = defaultdict[str, list[torch.fx.Node]](list)
     delegates = {delegate.name: delegate for delegate in method.delegates}
     for node in call_nodes(graph_module.graph):
-        instruction = node.meta.get("debug_handle")
         if target_name(node) == "executorch_call_delegate":
             holder: Any = node.args[0]
-            delegates[holder.name].instruction = instruction
+            delegates[holder.name].instruction = node.meta.get("debug_handle")
         else:
-            outside[node.name] = instruction
+            emitted[_kind_of(node.name)].append(node)
+    named = defaultdict[str, list[GraphOperator]](list)
+    for operator in method.operators:
+        if operator.delegate is None:
+            named[_kind_of(operator.name)].append(operator)
+    instructions = {
+        operator.name: node.meta.get("debug_handle")
+        for kind, operators in named.items()
+        for operator, node in _pair(operators, emitted[kind])
+        if _may_be(operator, node)
+    }
     method.operators = [
-        operator.model_copy(update={"instruction": outside.get(operator.name)})
+        operator.model_copy(update={"instruction": instructions.get(operator.name)})
         if operator.delegate is None
         else operator
         for operator in method.operators
     ]
+
+
+def _pair(
+    operators: Sequence[GraphOperator], nodes: Sequence[torch.fx.Node]
+) -> Iterator[tuple[GraphOperator, torch.fx.Node]]:
+    """Yields the operators of one kind with their nodes: by order, and where some are gone by name."""
+    if len(operators) == len(nodes):
+        yield from zip(operators, nodes, strict=True)
+        return
+    by_name = {node.name: node for node in nodes}
+    for operator in operators:
+        if operator.name in by_name:
+            yield operator, by_name[operator.name]
+
+
+def _may_be(operator: GraphOperator, node: torch.fx.Node) -> bool:
+    """Whether a node has the operator's shape, where both are known."""
+    shape = shape_of(node)
+    return shape is None or operator.shape is None or shape == operator.shape
+
+
+def _kind_of(name: str) -> str:
+    """Returns a node's name without its number."""
+    return re.sub(r"_\d+$", "", name)
 
 
 _UNCOUNTED = frozenset({"getitem", "to", "_to_copy", "_assert_tensor_metadata"})

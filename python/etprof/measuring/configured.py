@@ -15,7 +15,7 @@ from etprof.measuring.plan import (
     plan,
 )
 from etprof.measuring.resume import load_earlier
-from etprof.run.directory import set_aside
+from etprof.run.directory import put_back, set_aside
 from etprof.targets.device_lock import device_lock
 
 if TYPE_CHECKING:
@@ -64,19 +64,24 @@ def measure_config(  # noqa: PLR0913 - what, where, how
         if resume:
             earlier = load_earlier(run, program, target, experiments, settings)
             listener.say(f"{earlier.finished_count} launches were finished and are kept")
-        elif (earlier_folder := set_aside(run)) is not None:
+        earlier_folder = None if resume else set_aside(run)
+        if earlier_folder is not None:
             listener.say(f"The earlier run is kept in {earlier_folder}")
-        return measure(
-            program=program,
-            target=target,
-            run=run,
-            planned=planned,
-            progress=listener.progress,
-            config=identity or describe_config(config),
-            earlier=earlier,
-            keep_going=keep_going,
-            delegations=delegations,
-        )
+        try:
+            return measure(
+                program=program,
+                target=target,
+                run=run,
+                planned=planned,
+                progress=listener.progress,
+                config=identity or describe_config(config),
+                earlier=earlier,
+                keep_going=keep_going,
+                delegations=delegations,
+            )
+        finally:
+            if earlier_folder is not None and put_back(earlier_folder, run):
+                listener.say(f"Nothing was measured: the earlier run is in {run} again")
 
 
 def describe_config(config: Config) -> dict[str, object]:

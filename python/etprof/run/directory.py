@@ -276,6 +276,16 @@ def set_aside(run: Path) -> Path | None:
         return _rename_after_its_time(run, run / MANIFEST)
 
 
+def put_back(earlier: Path, run: Path) -> bool:
+    """Gives a run that was set aside its name again, if nothing was written in its place."""
+    if run.exists() and any(run.iterdir()):
+        return False
+    with suppress(FileNotFoundError):
+        run.rmdir()
+    earlier.rename(run)
+    return True
+
+
 def _not_a_run_reason(run: Path) -> str | None:
     """Says why a folder is not a run directory of ours and nothing else; None when it is."""
     try:

@@ -63,7 +63,9 @@ class BriefAnswer:
         headlines = [line for headline in brief.headlines for line in page.styled(*headline)]
         room = MOST_LINES - len(headlines) - len(ends)
         beside_bar = page.count_points(brief, room - len(bar) - 1)
-        if beside_bar < min(_LEAST_POINTS, page.count_points(brief, room)):
+        is_first_hidden = not page.has_room_for_first(brief, room - len(bar) - 1)
+        is_first_hidden &= page.has_room_for_first(brief, room)
+        if is_first_hidden or beside_bar < min(_LEAST_POINTS, page.count_points(brief, room)):
             # The picture gives way to findings; what it shows is in the report.
             bar = []
         room -= len(bar)
@@ -140,6 +142,10 @@ class _TerminalPage:
             action = [_INDENT + line for line in self._folded(point.action, len(_INDENT))]
         return [*self.styled(point.text, point.style), *(_line(line, "") for line in action)]
 
+    def has_room_for_first(self, brief: Brief, room: int) -> bool:
+        """Whether the worst finding fits with what to do about it."""
+        return not brief.points or len(self.lines_of(brief.points[0])) <= room
+
     def count_points(self, brief: Brief, room: int) -> int:
         """Returns how many of the points fit that room."""
         return len(brief.points) - len(self.left_points(brief, room))
@@ -147,11 +153,16 @@ class _TerminalPage:
     def _points(
         self, points: Sequence[AnswerPoint], room: int
     ) -> tuple[list[Text], list[AnswerPoint]]:
-        """Returns the points that the room is enough for, and those that it is not for."""
+        """Returns the points that the room is enough for, and those that it is not for.
+
+        The worst one is named even where what to do about it takes too many lines.
+        """
         lines: list[Text] = []
         left_out: list[AnswerPoint] = []
         for point in points:
             shown = self.lines_of(point)
+            if point is points[0] and len(shown) > room:
+                shown = self.lines_of(point._replace(action=""))
             if len(lines) + len(shown) > room:
                 left_out.append(point)
             else:

@@ -26,8 +26,8 @@ _AROUND: Final = " ();,."
 HELD: Final = "\0"
 """Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
-_PATH_PARTS: Final = re.compile(r"[^/]*/|[^/]+")
-_NAME_PARTS: Final = re.compile(r"[^._]*[._]+|[^._]+")
+_PATH_PIECE: Final = re.compile(r"[^/]*/|[^/]+")
+_NAME_PIECE: Final = re.compile(r"[^._]*[._]+|[^._]+")
 _PLACE: Final = re.compile(r"/|\.py:")
 """Where something is: a path, or a line of a source."""
 _LONGEST_NAME: Final = 24
@@ -101,19 +101,19 @@ def folded(text: str, width: int) -> list[str]:
     """Returns a cell's lines, none of them longer than the column."""
     lines = []
     for line in text.split("\n"):
-        for part in fold(line, width):
-            ends = _PATH_PARTS if _PLACE.search(part) else _NAME_PARTS
-            lines += _pieces(part, ends, width)
+        for segment in fold(line, width):
+            pieces = _PATH_PIECE if _PLACE.search(segment) else _NAME_PIECE
+            lines += _break(segment, pieces, width)
     return lines
 
 
-def _pieces(text: str, parts: re.Pattern[str], width: int) -> list[str]:
-    """Breaks a text that is too long between its parts, and a part that is, where the column ends."""
+def _break(text: str, pieces: re.Pattern[str], width: int) -> list[str]:
+    """Breaks a text that is too long between its pieces, and a piece that is, where the column ends."""
     lines: list[str] = [""]
-    for part in [text] if cell_len(text) <= width else parts.findall(text):
-        if cell_len(lines[-1]) + cell_len(part) > width and lines[-1]:
+    for piece in [text] if cell_len(text) <= width else pieces.findall(text):
+        if cell_len(lines[-1]) + cell_len(piece) > width and lines[-1]:
             lines.append("")
-        for sign in part:
+        for sign in piece:
             if cell_len(lines[-1]) + cell_len(sign) > width:
                 lines.append("")
             lines[-1] += sign

@@ -255,6 +255,10 @@ _CHECK: Final = (
     Figure("outputs[].max_abs_error", "1", "per output", "largest absolute difference"),
     Figure("outputs[].top1_agreement", "share", "per output"),
     Figure("outputs[].equal_share", "share", "per output", "whole numbers that are equal"),
+    Figure("further_inputs[].snr_db", "dB", "per output", "program to float32"),
+    Figure(
+        "further_inputs[].snr_db_converted", "dB", "per output", "program to the converted model"
+    ),
     Figure("bundle.absolute_tolerance", "1", "per output"),
     Figure("bundle.relative_tolerance", "share", "per output"),
 )

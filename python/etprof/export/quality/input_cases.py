@@ -58,18 +58,18 @@ def run_samples(method: ExportMethod, dtype: torch.dtype) -> list[list[Any]]:
 def _samples(method: ExportMethod) -> list[Any]:
     """Returns the calibration samples that are not the example, the first few of them."""
     example = tensors.flatten(method.inputs)
-    others = [
+    samples = [
         sample
         for sample in method.calibration
         if not all(map(_are_equal, tensors.flatten(sample), example))
     ]
-    return others[:MOST_SAMPLES]
+    return samples[:MOST_SAMPLES]
 
 
-def _are_equal(one: object, other: object) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and torch.equal(one, other)
-    return one is other or one == other
+def _are_equal(first: object, second: object) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return first.shape == second.shape and torch.equal(first, second)
+    return first is second or first == second
 
 
 def list_cases(
@@ -127,7 +127,7 @@ def _of_other_sizes(
         lambda low, high: None if high is None else (low + high) // 2,
         lambda _, high: high,
     )
-    shown = {_describe_shapes(leaves)}
+    names = {_describe_shapes(leaves)}
     for choose in ends:
         sizes = {symbol: choose(*limits) for symbol, limits in ranges.items()}
         shapes = [_shape_at(node, sizes) for node in inputs]
@@ -136,8 +136,8 @@ def _of_other_sizes(
             for leaf, shape in zip(leaves, shapes, strict=True)
         ]
         name = _describe_shapes(values)
-        if name not in shown and _count(values) <= _MOST_GROWTH * _count(leaves):
-            shown.add(name)
+        if name not in names and _count(values) <= _MOST_GROWTH * _count(leaves):
+            names.add(name)
             yield name, values
 
 
@@ -183,10 +183,10 @@ def _of_other_masks(
             continue
         padded = torch.ones_like(leaf)
         padded[..., leaf.shape[-1] // 2 :] = 0
-        for what, mask in (("full", torch.ones_like(leaf)), ("padded", padded)):
+        for kind, mask in (("full", torch.ones_like(leaf)), ("padded", padded)):
             if not torch.equal(mask, leaf):
                 values = [*leaves[:index], mask, *leaves[index + 1 :]]
-                yield f"a {what} mask as input {index}", values
+                yield f"a {kind} mask as input {index}", values
 
 
 def _is_mask(leaf: object, name: str) -> bool:
