@@ -14,6 +14,7 @@ from etprof.run.directory import (
     find_etdumps,
     list_files,
     load_metrics,
+    put_back,
     runs_folder,
     safe_name,
     set_aside,
