@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.mutants.copies import PACKAGE
 from tests.mutants.tracing import COVERAGE, FIXTURE
@@ -36,7 +36,14 @@ class TimedTest:
     name: str
     """As pytest has it: `tests/unit/test_x.py::test_y[z]`."""
     seconds: float
-    fixtures: frozenset[str]
+    """Without the fixtures that it shares with others."""
+    fixtures: Mapping[str, float]
+    """What it needs, and how long that takes once for all tests; 0 where it is made for each."""
+
+    @property
+    def alone_s(self) -> float:
+        """What it takes where nothing is there yet."""
+        return self.seconds + sum(self.fixtures.values())
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +74,7 @@ class Selection:
         self._read_words()
 
     def _read(self, part: Path) -> None:
-        traced: dict[str, dict[str, object]] = {}
+        traced: dict[str, dict[str, Any]] = {}
         for file in part.glob("tests.*.json"):
             traced.update(json.loads(file.read_text()))
         files = {name.partition("::")[0] for name in traced}
@@ -76,8 +83,8 @@ class Selection:
         for name, row in traced.items():
             if row["passed"]:
                 seconds, fixtures = float(str(row["seconds"])), row["fixtures"]
-                names = frozenset(map(str, fixtures)) if isinstance(fixtures, list) else frozenset()
-                self.tests[name] = TimedTest(name, seconds, names)
+                costs = fixtures if isinstance(fixtures, dict) else dict.fromkeys(fixtures, 0.0)
+                self.tests[name] = TimedTest(name, seconds, costs)
         for file in part.glob("lines.*"):
             data = COVERAGE.CoverageData(str(file))
             data.read()
@@ -140,10 +147,16 @@ class Selection:
     def _in_order(self, names: Collection[str]) -> list[TimedTest]:
         """One of each function first, then the second of each: their parameters are much alike."""
         by_function: dict[str, list[TimedTest]] = defaultdict(list)
-        for test in sorted((self.tests[name] for name in names), key=lambda test: test.seconds):
+        for test in sorted((self.tests[name] for name in names), key=lambda test: test.alone_s):
             by_function[test.function].append(test)
-        ranked = [(i, t.seconds, t) for tests in by_function.values() for i, t in enumerate(tests)]
+        ranked = [(i, t.alone_s, t) for tests in by_function.values() for i, t in enumerate(tests)]
         return [test for _, _, test in sorted(ranked, key=lambda row: row[:2])]
+
+
+def together_s(tests: Sequence[TimedTest]) -> float:
+    """Returns how long tests take one after the other, what they share once."""
+    shared = {name: cost for test in tests for name, cost in test.fixtures.items()}
+    return sum(test.seconds for test in tests) + sum(shared.values())
 
 
 def within(tests: Iterable[TimedTest], seconds: float) -> list[TimedTest]:
@@ -153,12 +166,14 @@ def within(tests: Iterable[TimedTest], seconds: float) -> list[TimedTest]:
     """
     chosen: list[TimedTest] = []
     whole: list[TimedTest] = []
-    total = 0.0
+    total, made = 0.0, set[str]()
     for test in tests:
         if test.is_whole:
             whole.append(test)
             continue
-        total += test.seconds
-        if not chosen or total <= seconds:
+        further_s = sum(cost for name, cost in test.fixtures.items() if name not in made)
+        if not chosen or total + test.seconds + further_s <= seconds:
+            total += test.seconds + further_s
+            made |= test.fixtures.keys()
             chosen.append(test)
     return [*chosen[:FIRST], *whole, *chosen[FIRST:]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ class Tracer:
         self._name = name
         self._context = ""
         self._tests: dict[str, dict[str, Any]] = {}
+        self._shared_s: dict[str, float] = {}
+        self._shared_of_test_s = 0.0
         package = Path(__file__).parents[2] / "python/etprof"
         self._coverage = COVERAGE.Coverage(
             data_file=str(folder / f"lines.{name}"),
@@ -53,8 +56,11 @@ class Tracer:
         fixtures = getattr(item, "fixturenames", [])
         self._tests[item.nodeid] = {"seconds": 0.0, "passed": True, "fixtures": list(fixtures)}
         self._switch(item.nodeid)
+        self._shared_of_test_s = 0.0
         result = yield
         self._switch("")
+        row = self._tests[item.nodeid]
+        row["seconds"] = max(row["seconds"] - self._shared_of_test_s, 0.0)
         if nextitem is None or nextitem.path != item.path:
             self._save()
         return result
@@ -62,14 +68,17 @@ class Tracer:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
         """What is made once belongs to every test that uses it, not to the first."""
-        before = self._context
-        if fixturedef.scope != "function":
-            self._switch(f"{FIXTURE}{fixturedef.argname}")
+        if fixturedef.scope == "function":
+            return (yield)
+        before, began_s = self._context, time.perf_counter()
+        self._switch(f"{FIXTURE}{fixturedef.argname}")
         try:
             return (yield)
         finally:
-            if self._context != before:
-                self._switch(before)
+            self._switch(before)
+            took_s = time.perf_counter() - began_s
+            self._shared_of_test_s += took_s
+            self._shared_s[fixturedef.argname] = took_s
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that did not pass judges nothing."""
@@ -79,6 +88,9 @@ class Tracer:
 
     def _save(self) -> None:
         self._coverage.save()
+        for row in self._tests.values():
+            # Those of which it was not known yet when the test was collected.
+            row["fixtures"] = {name: self._shared_s.get(name, 0.0) for name in row["fixtures"]}
         (self._folder / f"tests.{self._name}.json").write_text(json.dumps(self._tests))
 
 

@@ -12,18 +12,17 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from tests.mutants.copies import PACKAGE, copy_tree, environment_of, import_from
 from tests.mutants.operators import Change
-
-if TYPE_CHECKING:
-    from tests.mutants.selection import TimedTest
+from tests.mutants.selection import TimedTest, together_s
 
 _LIBRARIES: Final = (
     "alembic", "hypothesis", "jinja2", "numpy", "pandas", "pydantic", "pytest", "rich.console",
@@ -41,6 +40,8 @@ _SLOWER: Final = 4.0
 """By how many times the tests' own time a change may slow them down."""
 _START_S: Final = 20.0
 """Of processor time, to import etprof and to collect the tests: several times what it takes."""
+UNBOUNDED_S: Final = 300.0
+"""For tests as they are, whose time nobody knows."""
 _WAITS: Final = 10.0
 """By how many times the clock may run longer than the processor, on a machine with other work."""
 _MOST_BYTES: Final = 12 << 30
@@ -58,6 +59,8 @@ class Run:
     """`not run`: pytest knows no such tests, or cannot even start."""
     failed: str = ""
     """The test that failed, or the file that could not be imported."""
+    seconds: float = 0.0
+    """Of processor time, in the process that ran the tests."""
 
 
 class Bench:
@@ -81,9 +84,19 @@ class Bench:
             output = (self._folder / _OUTPUT).read_text(errors="replace")[-2000:]
             sys.exit(f"{test.name}: {before} as it is, {after} without the package\n{output}")
 
-    def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
-        """Runs the tests until one fails, with the change of a file, or without any."""
-        names, seconds = [test.name for test in tests], sum(test.seconds for test in tests)
+    def run(
+        self,
+        tests: Sequence[TimedTest],
+        change: tuple[str, Change] | None = None,
+        *,
+        take_s: float | None = None,
+    ) -> Run:
+        """Runs the tests until one fails, with the change of a file, or without any.
+
+        `take_s` is the processor time that they take without; by default what their map says.
+        """
+        names = [test.name for test in tests]
+        seconds = together_s(tests) if take_s is None else take_s
         if change is None:
             return self._fork(names, seconds)
         file = self._folder / PACKAGE / change[0]
@@ -166,6 +179,7 @@ def _run_pytest(folder: Path, names: Sequence[str], answer: Path, most_s: int) -
     words = [*_OPTIONS, f"--basetemp={folder / 'temporary'}", *names]
     code = int(pytest.main(words, plugins=[recorder]))
     outcome: Outcome = "failed" if recorder.failed else "passed" if code == 0 else "not run"
-    answer.write_text(json.dumps({"outcome": outcome, "failed": recorder.failed}))
+    taken = {"outcome": outcome, "failed": recorder.failed, "seconds": time.process_time()}
+    answer.write_text(json.dumps(taken))
     sys.stdout.flush()
     os._exit(0)

@@ -14,7 +14,7 @@ import pytest
 from tests.mutants import sampled
 from tests.mutants.copies import copy_tree, environment_of
 from tests.mutants.operators import compiles, describe_change, find_changes
-from tests.mutants.selection import Selection, TimedTest, within
+from tests.mutants.selection import Selection, TimedTest, together_s, within
 from tests.mutants.tracing import COVERAGE
 from tests.mutants.trial import Bench, Run
 from tests.source_checkout import ROOT
@@ -134,9 +134,9 @@ def selection(tmp_path: Path) -> Selection:
     package.mkdir(parents=True)
     (package / "m.py").write_text(PACKAGE)
     rows = {
-        "a.py::test_slow": (3.0, True, []), "a.py::test_many[1]": (0.2, True, []),
-        "a.py::test_many[2]": (0.1, True, []), "a.py::test_red": (0.1, False, []),
-        "b.py::test_old": (0.1, True, []), "b.py::test_shared": (0.3, True, ["made"]),
+        "a.py::test_slow": (3.0, True, {}), "a.py::test_many[1]": (0.2, True, {}),
+        "a.py::test_many[2]": (0.1, True, {}), "a.py::test_red": (0.1, False, {}),
+        "b.py::test_old": (0.1, True, {}), "b.py::test_shared": (0.3, True, {"made": 0.5}),
     }  # fmt: skip
     for number, (names, contexts) in enumerate([
         (rows, ["a.py::test_slow", "a.py::test_many[1]", "a.py::test_many[2]", "a.py::test_red",
@@ -190,17 +190,27 @@ def test_all_that_an_assignment_names_is_known() -> None:
 
 
 def test_tests_are_asked_within_a_time_one_at_least() -> None:
-    tests = [TimedTest(f"t{n}", seconds, frozenset()) for n, seconds in enumerate([5, 1, 3])]
+    tests = [TimedTest(f"t{n}", seconds, {}) for n, seconds in enumerate([5, 1, 3])]
     assert [test.name for test in within(tests, 6)] == ["t0", "t1"]
     assert [test.name for test in within(tests, 2)] == ["t0"]
     assert within([], 2) == []
 
 
+def test_what_tests_share_is_made_once() -> None:
+    """Its time was in one of them, so that the others seemed to take none."""
+    tests = [TimedTest(f"t{n}", 1.0, {"world": 5.0, "tmp_path": 0.0}) for n in range(4)]
+    assert tests[0].alone_s == 6
+    assert together_s(tests) == 9
+    assert len(within(tests, 8.5)) == 3
+    other = TimedTest("u", 1.0, {"device": 2.0})
+    assert [test.name for test in within([tests[0], other, tests[1]], 8)] == ["t0", "t1"]
+
+
 def test_whole_outputs_are_asked_after_a_dozen_whatever_they_take() -> None:
     # GIVEN fifteen quick tests, and two of whole outputs that take minutes
-    quick = [TimedTest(f"t{number}", 0.1, frozenset()) for number in range(15)]
+    quick = [TimedTest(f"t{number}", 0.1, {}) for number in range(15)]
     golden = "tests/unit/test_golden.py::test_x"
-    whole = [TimedTest(f"{golden}[{name}]", 100.0, frozenset()) for name in "ab"]
+    whole = [TimedTest(f"{golden}[{name}]", 100.0, {}) for name in "ab"]
     # THEN both are asked, once a dozen has noticed nothing, and each as a function of its own
     asked = [test.name for test in within([*whole, *quick], 1.45)]
     assert asked == [
@@ -216,7 +226,13 @@ class Answers(Bench):
         self.noticing, self.broken, self.outcome = noticing, broken, outcome
         self.asked: list[list[str]] = []
 
-    def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
+    def run(
+        self,
+        tests: Sequence[TimedTest],
+        change: tuple[str, Change] | None = None,
+        *,
+        take_s: float | None = None,  # noqa: ARG002 - as the bench has it
+    ) -> Run:
         self.asked.append([test.name for test in tests])
         failing = self.broken | (self.noticing if change else set())
         for test in tests:
@@ -240,7 +256,7 @@ class Answers(Bench):
 def test_only_a_test_that_passes_otherwise_kills(
     noticing: set[str], broken: set[str], fate: str, by: str
 ) -> None:
-    tests = tuple(TimedTest(f"t{n}", 1.0, frozenset()) for n in range(15))
+    tests = tuple(TimedTest(f"t{n}", 1.0, {}) for n in range(15))
     change = find_changes("1 < 2")[0]
     mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", tests)
     bench, sound = Answers(noticing=noticing, broken=broken), dict[str, bool]()
@@ -253,12 +269,52 @@ def test_only_a_test_that_passes_otherwise_kills(
 
 def test_a_change_that_never_ends_is_noticed_and_one_without_tests_is_not() -> None:
     change = find_changes("1 < 2")[0]
-    one = (TimedTest("t", 1.0, frozenset()),)
+    one = (TimedTest("t", 1.0, {}),)
     bench = Answers(noticing={"t"}, broken=set(), outcome="timed out")
     mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", one)
     assert sampled.try_one(bench, mutant, one, {}) == ("timed out", "")
     alone = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", ())
     assert sampled.try_one(bench, alone, (), {}) == ("alive", "no test runs it")
+
+
+class Slow(Bench):
+    """A bench on which tests take `seconds`, far more than their map says."""
+
+    def __init__(self, seconds: float, *, changed: Outcome, unchanged: Outcome = "passed") -> None:
+        self.seconds, self.changed, self.unchanged = seconds, changed, unchanged
+
+    def run(
+        self,
+        tests: Sequence[TimedTest],
+        change: tuple[str, Change] | None = None,
+        *,
+        take_s: float | None = None,
+    ) -> Run:
+        outcome = self.unchanged if change is None else self.changed
+        allowed_s = sum(test.seconds for test in tests) if take_s is None else take_s
+        late = allowed_s < self.seconds
+        return Run(
+            "timed out" if late else outcome, "t" if outcome == "failed" else "", self.seconds
+        )
+
+
+@pytest.mark.parametrize(
+    ("bench", "fate"),
+    [
+        (Slow(50, changed="passed"), "alive"),
+        (Slow(50, changed="failed"), "killed"),
+        (Slow(50, changed="timed out"), "timed out"),
+        (Slow(5000, changed="passed"), "alive"),
+    ],
+)
+def test_tests_that_take_longer_than_their_map_says_notice_nothing_by_that(
+    bench: Slow, fate: str
+) -> None:
+    """A fifth of 300 changes "ran out of time", for what tests share was in the time of one."""
+    change = find_changes("1 < 2")[0]
+    one = (TimedTest("t", 1.0, {}), TimedTest("u", 1.0, {}))
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", one)
+    assert sampled.try_one(bench, mutant, one, {"t": True, "u": True})[0] == fate
 
 
 class Strict(Bench):
@@ -268,7 +324,13 @@ class Strict(Bench):
         self._gone, self._folder = gone, Path("nowhere")
         self.with_change, self.without = with_change, without
 
-    def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
+    def run(
+        self,
+        tests: Sequence[TimedTest],
+        change: tuple[str, Change] | None = None,
+        *,
+        take_s: float | None = None,  # noqa: ARG002 - as the bench has it
+    ) -> Run:
         if self._gone & {test.name for test in tests}:
             return Run("not run")
         return Run(self.with_change if change else self.without)
@@ -276,7 +338,7 @@ class Strict(Bench):
 
 def test_tests_that_are_gone_do_not_make_a_change_live() -> None:
     change = find_changes("1 < 2")[0]
-    tests = tuple(TimedTest(f"t{n}", 1.0, frozenset()) for n in range(5))
+    tests = tuple(TimedTest(f"t{n}", 1.0, {}) for n in range(5))
     mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", tests)
     sound = dict[str, bool]()
     bench = Strict({"t3"}, with_change="not run", without="passed")
@@ -302,8 +364,8 @@ def test_a_bench_that_notices_nothing_ends_the_run(
     bench._folder = tmp_path
     (tmp_path / "output.txt").write_text("No such file")
     with pytest.raises(SystemExit, match=f"{says}.*\n*.*No such file"):
-        bench.check(TimedTest("t", 1.0, frozenset()))
-    Strict(set(), with_change="failed", without="passed").check(TimedTest("t", 1.0, frozenset()))
+        bench.check(TimedTest("t", 1.0, {}))
+    Strict(set(), with_change="failed", without="passed").check(TimedTest("t", 1.0, {}))
 
 
 def test_processes_that_tests_start_import_the_copy(tmp_path: Path) -> None:

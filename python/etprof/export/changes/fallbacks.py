@@ -31,6 +31,7 @@ _SHOWN: Final = 4
 _MOST_UNNAMED: Final = 4
 """Operators of a delegate call that stay outside together, where nothing says which one is refused."""
 REWRITE: Final = "write that part of the model otherwise"
+_EXPECTED: Final = re.compile(r"Expected shape \((\d+(?:, ?\d+)*)\)")
 _INSTRUCTION: Final = re.compile(r"failed at instruction (?:\d+:)?(\d+)")
 
 
@@ -114,11 +115,15 @@ def _failed_delegate(
     """Yields the operators of the delegate call that failed, where its error names none of them.
 
     XNNPACK gives no number when the shapes of a graph do not fit. One of a few operators is at fault
-    then; of a large call it would be a guess, and most of a model would run on portable kernels.
+    then, of a large call one whose result has the shape that did not fit. Else it would be a guess,
+    and most of a model would run on portable kernels.
     """
     match = _INSTRUCTION.search(error.reason)
     for delegate in lowered.methods[error.method].delegates if match else ():
         nodes = [node for node in delegate.nodes if not operators.is_quantize(node)]
+        if len(nodes) > _MOST_UNNAMED and (expected := _EXPECTED.search(error.reason)):
+            shape = [int(size) for size in expected[1].split(",")]
+            nodes = [node for node in nodes if operators.shape_of(node) == shape]
         if match and delegate.instruction == int(match[1]) and len(nodes) <= _MOST_UNNAMED:
             yield from nodes
 
