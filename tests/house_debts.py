@@ -38,7 +38,7 @@ _FOR_PEOPLE = "people read it in the export's own files"
 _IN_JSON = "people read it in a report's JSON"
 _OF_AN_ETDUMP = "what an ETDump holds, for users of the reader"
 UNREAD_FIELDS = {
-    "BundleCheck.relative_tolerance": _FOR_PEOPLE, "CheckedOutput.snr_db_converted": _FOR_PEOPLE,
+    "BundleCheck.relative_tolerance": _FOR_PEOPLE,
     "CheckedOutput.snr_db_precision": _FOR_PEOPLE,
     "CheckedOutput.top1_agreement": _FOR_PEOPLE,
     "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.stages": _FOR_PEOPLE,

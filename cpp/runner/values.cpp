@@ -125,12 +125,12 @@ AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
     if (size_bytes != wanted_bytes) {
         const std::string each =
             inferences == 1 ? "" : " in each of " + std::to_string(inferences) + " inferences";
-        throw RunnerError(ExitCode::kInput,
-                          path + " has " + std::to_string(size_bytes) + " bytes, but " + name +
-                              " takes " + std::to_string(wanted_bytes) + " bytes for " +
-                              type_text(value) + each,
-                          "write the tensor as raw little-endian values of that dtype and shape, "
-                          "or give its shape with --shapes");
+        throw RunnerError(
+            ExitCode::kInput,
+            path + " has " + std::to_string(size_bytes) + " bytes, but " + name + " takes " +
+                std::to_string(wanted_bytes) + " bytes for " + type_text(value) + each,
+            "write the tensor as raw little-endian values of that dtype and shape, "
+            "or give its shape: as --shapes to etprof-runner, or in a .npy file to etprof");
     }
     AlignedBuffer bytes(size_bytes);
     std::ifstream file(path, std::ios::binary);
@@ -165,10 +165,11 @@ AlignedBuffer make_input(const ValueDescription& value, std::uint64_t seed,
 void require_count(const std::string& flag, std::size_t given, std::size_t wanted,
                    const MethodDescription& method) {
     if (given != 0 && given != wanted) {
-        throw RunnerError(ExitCode::kInput,
-                          flag + " has " + std::to_string(given) + " items, but '" + method.name +
-                              "' takes " + std::to_string(wanted) + " tensors",
-                          "give one item per tensor input, in order (--describe lists them)");
+        throw RunnerError(
+            ExitCode::kInput,
+            flag + " has " + std::to_string(given) + " values, but '" + method.name + "' takes " +
+                std::to_string(wanted) + " tensors",
+            "give one per tensor input, in order; etprof-runner --describe lists them");
     }
 }
 

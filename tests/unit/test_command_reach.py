@@ -53,8 +53,8 @@ def test_a_command_that_replaces_few_operators_says_so(tmp_path: Path) -> None:
     found = fired(insight(tmp_path / "a", run))["F5"]
     assert (found.replaced_operators, found.operators) == (1, 2)
     assert found.action == (
-        f"`{COMMAND}kept_dimensions` replaces 1 of these 2 operators: a mean in a form that the "
-        "delegate does not take"
+        f"`{COMMAND}kept_dimensions` replaces 1 of these 2 operators: a mean that the delegate "
+        "does not support"
     )
     assert found.explanation == f"No rewrite of etprof helps the others: {NO_OPERATOR}"
     told = points(assessment(tmp_path / "b", run))

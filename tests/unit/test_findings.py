@@ -453,7 +453,7 @@ def test_norms_between_layout_operators_weigh_more(tmp_path: Path) -> None:
     squeezed = fired(insight(tmp_path / "b", one(between)))["F1"]
     assert (beside.severity, squeezed.severity) == ("medium", "high")
     assert squeezed.summary.endswith("; 0 outside the delegate, 1 between layout operators.")
-    assert "give 1 norm the layout" in squeezed.action
+    assert "neighbouring operators for 1 norm" in squeezed.action
     assert "layout" not in beside.action
 
 

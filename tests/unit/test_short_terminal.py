@@ -368,18 +368,35 @@ def test_a_command_of_a_finding_is_whole() -> None:
         ["kept_dimensions"] * 3
     )
     points = (
-        AnswerPoint("first " * 100, "words " * 100),
+        AnswerPoint("first", "words " * 200),
         AnswerPoint("second " * 20, long),
         AnswerPoint("third", long),
     )
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(BriefAnswer(Brief((AnswerLine("told " * 40),), points=points)))
+    brief = Brief((AnswerLine("told " * 40),), points=points, ends=("All of it: --full",))
+    console.print(BriefAnswer(brief))
     text = console.export_text()
     assert len(text.splitlines()) <= MOST_LINES
     commands = re.findall(r"etprof export(?:[^\\\n]|\\\n)*", text)
     assert [shlex.split(each.replace("\\\n", "")) for each in commands] == [shlex.split(long)] * 2
-    assert "1 more: --full" in text
     assert "…" not in text
+    # AND the worst is named, though what to do about it takes more lines than there are
+    assert "\nfirst\n" in text
+    assert "words" not in text
+
+
+def test_the_picture_gives_way_to_the_worst_finding() -> None:
+    """Two small ones stood beside it, and what was worth 60 % was "1 more finding"."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    worst = AnswerPoint("worst", "etprof export net.py:Net " + "--rewrite plain_views " * 12)
+    points = (worst, AnswerPoint("second", "do"), AnswerPoint("third", "do"))
+    parts = (BarPart("a", 0.5), BarPart("b", 0.5))
+    for headlines, has_bar in ((5, True), (8, False)):
+        brief = Brief((AnswerLine("told " * 14),) * headlines, parts, "Where", points=points)
+        console.print(BriefAnswer(brief))
+        text = console.export_text()
+        assert text.count("plain_views") == 12
+        assert ("Where:" in text) == has_bar
 
 
 def test_a_check_begins_with_what_became_worse(world: World) -> None:

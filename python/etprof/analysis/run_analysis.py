@@ -496,7 +496,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
         launches = f" ({noun} {where})" if len(experiment.loaded.splits) > 1 else ""
         notes.append(
             f"{name}: {left_out.disturbed} of {recorded}{launches} {_be(left_out.disturbed)} left out of the "
-            "per-operator breakdown: they took far longer or shorter than the median, as when another "
+            "per-operator breakdown: far longer or shorter than the median, as when another "
             "process has the CPU"
         )
     if experiment.split.times and len(experiment.split.launches) == 1:

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         raise UsageError(
             f"no page is called {arguments.page!r}"
-            f"{suggest(name, pages) or '; `etprof docs` names every page'}"
+            f"{suggest(name, pages) or '; `etprof docs` names every page, and `etprof docs findings` has all findings'}"
         )
     print(pages[name].read_text(encoding="utf-8"), end="")
     return 0

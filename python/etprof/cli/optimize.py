@@ -258,7 +258,7 @@ def _sentences(
     next_step = "time both, interleaved" if is_timed else "count the kernels of both"
     note = f"these figures rank coverage, not speed; to {next_step}:"
     if optimization.gains:
-        note = "these times are valid for this target only; for another device:"
+        note = f"these times are valid for this target only; to {next_step} again, here or with another --target:"
     return [
         *lines,
         f"{program} and its recipe are written; {note}",

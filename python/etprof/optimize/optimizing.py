@@ -268,7 +268,7 @@ class Optimizer:
             if (timing.candidate, timing.other) == (candidate.rewrites, reference.rewrites):
                 return timing.gains
         self.tell(
-            f"measuring trial {candidate.number + 1} in turns with trial {reference.number + 1}"
+            f"measuring trial {candidate.number + 1} interleaved with trial {reference.number + 1}"
         )
         gains = prover.time_in_turns(
             self._find(candidate).pte,

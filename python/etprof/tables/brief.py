@@ -180,7 +180,10 @@ def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Bri
     caution = verdicts.caution_of(comparison)
     headlines += [AnswerLine(caution, "yellow")] if caution else []
     structure = comparisons.describe_structure(comparison)
-    headlines += [AnswerLine(f"In structure: {structure}.")] if structure else []
+    if structure:
+        headlines.append(AnswerLine(f"In structure: {structure}."))
+    elif comparison.times is None:
+        headlines.append(AnswerLine("Nothing changed in structure."))
     candidate = comparison.candidate.experiment
     bar = () if candidate.is_in_doubt else _classes(candidate)
     return Brief(

@@ -189,7 +189,7 @@ _CHANGE: Final = (
     Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True, adds_up=True,
            of=_of_change("candidate_ns"), says="mean per inference"),
     Column("delta_ns", "float64", "±ns", title="difference", is_timed=True, adds_up=True,
-           dropped_first=3, of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
+           dropped_first=1, of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
     *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speedup",
               says="baseline ÷ candidate, of the means beside it",
               interval="its 95 % interval between interleaved operator launches"),
@@ -307,7 +307,7 @@ COMPARED_OPERATORS: Final = Table(
     (
         NUMBER,
         named_column(lambda s: s.operator.aligned.name),
-        _DESCRIBED["label"],
+        replace(_DESCRIBED["label"], dropped_first=3),
         *(replace(column, of=_time(column.name.removesuffix("_ns"))) for column in _CHANGE[:2]),
         *_CHANGE[2:],
         Column("share", "float64", "share", is_timed=True, adds_up=True,
@@ -365,7 +365,7 @@ WATERFALL: Final = Table(
     (
         replace(_COMPARISON, of=None),
         named_column(None, title="step"),
-        Column("label", "string", repeats="name", says="the operator or overhead"),
+        Column("label", "string", repeats="name", dropped_first=1, says="the operator or overhead"),
         Column("kind", "string", visibility="data", says="operator, overhead or unattributed"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
                says="mean per inference"),

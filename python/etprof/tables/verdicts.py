@@ -456,7 +456,7 @@ def alarm_of(run: RunAnalysis) -> str | None:
     if wrong < {experiment.name for experiment in run.experiments}:
         # Such as one vector length of three: what is wrong counts for nothing, the rest stands.
         return f"{', '.join(sorted(wrong))} is excluded; the other results are valid. {reasons}."
-    return f"No time of a wrong answer counts. {reasons}."
+    return f"Ignore these times: {reasons}."
 
 
 def describe_doubt(assessment: Assessment) -> str:

@@ -175,15 +175,15 @@ TEST(failure_of_an_input_of_the_wrong_size) {
         input +
             " has 32 bytes, but input 0 of 'forward' takes 3072 bytes for float32 "
             "1x3x16x16: write the tensor as raw little-endian values of that dtype and shape, "
-            "or give its shape with --shapes",
+            "or give its shape: as --shapes to etprof-runner, or in a .npy file to etprof",
         {"--model", program("convolutions_fp32.pte"), "--input", input});
 }
 
 TEST(failure_of_too_many_inputs) {
     const std::string input = program("mlp_input_0.bin");
     expect_failure(kInput,
-                   "--input has 2 items, but 'forward' takes 1 tensors: give one item per tensor "
-                   "input, in order (--describe lists them)",
+                   "--input has 2 values, but 'forward' takes 1 tensors: give one per tensor "
+                   "input, in order; etprof-runner --describe lists them",
                    {"--model", program("mlp.pte"), "--input", input, "--input", input});
 }
 

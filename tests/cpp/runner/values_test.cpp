@@ -109,7 +109,7 @@ TEST(inputs_of_the_wrong_size_are_refused) {
     CHECK_EQUAL(options.input_paths[0] +
                     " has 5 bytes, but input 0 of 'forward' takes 32 bytes for float32 4x2: write "
                     "the tensor as raw little-endian values of that dtype and shape, or give its "
-                    "shape with --shapes",
+                    "shape: as --shapes to etprof-runner, or in a .npy file to etprof",
                 refusal(options));
 }
 
@@ -175,8 +175,8 @@ TEST(inputs_of_the_wrong_number_are_refused) {
     Options options;
     options.input_paths = {"a.bin", "b.bin"};
     CHECK_EQUAL(
-        "--input has 2 items, but 'forward' takes 1 tensors: give one item per tensor input, in "
-        "order (--describe lists them)",
+        "--input has 2 values, but 'forward' takes 1 tensors: give one per tensor input, in order; "
+        "etprof-runner --describe lists them",
         refusal(options));
 }
 

@@ -105,8 +105,8 @@ def _norm_action(
         )
     if squeezed:
         steps.append(
-            f"give {count_of(len(squeezed), 'norm')} the layout that the operators around work in: "
-            "their data is transposed or copied before and after"
+            f"use the memory layout of the neighbouring operators for {count_of(len(squeezed), 'norm')}: "
+            "data is transposed or copied before and after"
         )
     if outside:
         return "; ".join(steps)

@@ -107,7 +107,7 @@ def find_expensive_packing(subject: Subject, uses: list[TileUse]) -> Finding | N
         title="Packing costs as much as the product",
         severity="note",
         summary=(
-            f"{count_of(len(details), 'operator')} on {subject.insight.sme_unit}: to pack the left sides, at least "
+            f"{count_of(len(details), 'operator')} on {subject.insight.sme_unit}: to pack the left-hand operands, at least "
             f"{format_count(moves)} vectors are loaded and stored for {format_count(products)} "
             f"outer products, at a vector length of {expensive[0].first.svl_bits} bits."
         ),

@@ -33,7 +33,7 @@ Found by running each alone on random halves, which tests/integration/test_half_
 PyTorch takes RMS norms apart in float32, and a batch norm sums nothing when it is not trained.
 """
 _HALVES: Final = frozenset({torch.float16, torch.bfloat16})
-REASON: Final = "cast for an operator that etprof computes in float32, since ExecuTorch sums it in half precision"
+REASON: Final = "etprof casts it to float32, because ExecuTorch would accumulate in half precision"
 
 
 def widen(program: torch.export.ExportedProgram) -> tuple[dict[str, int], dict[str, str]]:
