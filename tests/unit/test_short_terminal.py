@@ -391,7 +391,7 @@ def test_the_picture_gives_way_to_the_worst_finding() -> None:
     worst = AnswerPoint("worst", "etprof export net.py:Net " + "--rewrite plain_views " * 12)
     points = (worst, AnswerPoint("second", "do"), AnswerPoint("third", "do"))
     parts = (BarPart("a", 0.5), BarPart("b", 0.5))
-    for headlines, has_bar in ((5, True), (8, False)):
+    for headlines, has_bar in ((1, True), (5, False)):
         brief = Brief((AnswerLine("told " * 14),) * headlines, parts, "Where", points=points)
         console.print(BriefAnswer(brief))
         text = console.export_text()
