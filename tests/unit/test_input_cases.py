@@ -91,7 +91,7 @@ def test_samples_have_the_float32_models_outputs() -> None:
     method = ExportMethod(Doubled(), (example,), calibration=[(example,), *((s,) for s in samples)])
     cases = cases_of(method)
     # The example is none of them, and two are enough.
-    assert [case.name for case in cases] == ["calibration sample 1", "calibration sample 2"]
+    assert [case.name for case in cases] == ["calibration sample 2", "calibration sample 3"]
     for case, sample in zip(cases, samples, strict=False):
         assert torch.equal(flatten(case.method.inputs)[0], sample)
         assert case.references is not None
@@ -108,12 +108,41 @@ def test_a_trace_is_compared_with_the_model_that_it_is_of() -> None:
         loads.append(1)
         return method, method
 
-    cases = [*list_cases(method, [], program, load)]
+    cases = [*list_cases(method, {}, program, load)]
     assert len(loads) == 1
     for case in cases:
         assert case.tracing is not None
         assert all(side.inputs is case.method.inputs for side in case.tracing)
     # AND nothing is loaded where there is nothing to compare
     plain = ExportMethod(Doubled(), (torch.rand(1, 8),))
-    assert [*list_cases(plain, [], lowering.trace("forward", plain), load)] == []
+    assert [*list_cases(plain, {}, lowering.trace("forward", plain), load)] == []
     assert len(loads) == 1
+
+
+def test_further_inputs_lie_in_memory_as_the_example_does() -> None:
+    """A program for NHWC images reads the bytes of its inputs in that order."""
+    rows = Dim("rows", min=2, max=9)
+    image = torch.rand(1, 3, 5, 4).to(memory_format=torch.channels_last)
+    sample = torch.rand(1, 3, 5, 4)
+    method = ExportMethod(Doubled(), (image,), dynamic_shapes=({2: rows},), calibration=[(sample,)])
+    cases = cases_of(method)
+    assert len(cases) == 3
+    for case in cases:
+        (values,) = case.method.inputs
+        assert values.dim_order() == image.dim_order()
+    assert torch.equal(cases[0].method.inputs[0], sample)
+
+
+def test_samples_are_told_apart_before_they_are_rounded() -> None:
+    """In half precision the first sample is the example: the second had its reference then."""
+    example = torch.full((1, 2), 1.0)
+    samples = [example + 1e-5, torch.full((1, 2), 3.0)]
+    method = ExportMethod(Doubled(), (example,), calibration=[(s,) for s in samples])
+    references = run_samples(method, torch.float32)
+    half = lowering.cast_method(method, torch.float16)
+    cases = [*list_cases(half, references, lowering.trace("forward", half))]
+    assert len(cases) == 2
+    for case, value in zip(cases, (2.0, 6.0), strict=True):
+        assert case.references is not None
+        assert case.references[0].tolist()[0] == pytest.approx([value, value], abs=1e-3)
+        assert case.method.inputs[0].tolist()[0] == pytest.approx([value / 2] * 2)

@@ -253,8 +253,8 @@ class PreparedMethods:
     quantization: Mapping[str, QuantizationReport]
     shared_buffers: Collection[str] = ()
     """Buffers that are one tensor in several methods, such as a key-value cache."""
-    sample_references: Mapping[str, Sequence[list[Any]]] = field(default_factory=dict)
-    """Flat outputs of the float32 model for the first calibration samples."""
+    sample_references: Mapping[str, Mapping[int, list[Any]]] = field(default_factory=dict)
+    """Flat outputs of the float32 model for a few calibration samples, by their places."""
 
 
 @dataclass
@@ -462,7 +462,7 @@ class ExportOutput:
                 carried=lowering.carried_buffers(self.lowered.edge, name),
                 cases=list_cases(
                     method,
-                    self.prepared.sample_references.get(name, ()),
+                    self.prepared.sample_references.get(name, {}),
                     self.lowered.edge.exported_program(name),
                     partial(self._load_tracing, name) if self.prepared.quantization else None,
                 ),

@@ -47,23 +47,21 @@ class InputCase:
     """The float32 model and its trace, with these inputs, where the converted method is a trace."""
 
 
-def run_samples(method: ExportMethod, dtype: torch.dtype) -> list[list[Any]]:
-    """Returns what the float32 model gives for the first calibration samples, rounded to `dtype`."""
-    return [
-        run_eager(in_float32(replace(method, inputs=sample, calibration=()), dtype))
-        for sample in _samples(method)
-    ]
+def run_samples(method: ExportMethod, dtype: torch.dtype) -> dict[int, list[Any]]:
+    """Returns what the float32 model gives for a few calibration samples, rounded to `dtype`.
 
-
-def _samples(method: ExportMethod) -> list[Any]:
-    """Returns the calibration samples that are not the example, the first few of them."""
+    They are the first ones that are not the example, by their places among all.
+    """
     example = tensors.flatten(method.inputs)
-    samples = [
-        sample
-        for sample in method.calibration
+    others = [
+        (place, sample)
+        for place, sample in enumerate(method.calibration)
         if not all(map(_are_equal, tensors.flatten(sample), example))
     ]
-    return samples[:MOST_SAMPLES]
+    return {
+        place: run_eager(in_float32(replace(method, inputs=sample, calibration=()), dtype))
+        for place, sample in others[:MOST_SAMPLES]
+    }
 
 
 def _are_equal(first: object, second: object) -> bool:
@@ -74,7 +72,7 @@ def _are_equal(first: object, second: object) -> bool:
 
 def list_cases(
     method: ExportMethod,
-    sample_references: Sequence[list[Any]],
+    sample_references: Mapping[int, list[Any]],
     program: torch.export.ExportedProgram,
     load_tracing: Callable[[], tuple[ExportMethod, ExportMethod]] | None = None,
 ) -> Iterator[InputCase]:
@@ -87,10 +85,13 @@ def list_cases(
         load_tracing: Makes the float32 method and its trace anew, for a converted one that is a
             trace itself, as a quantised one is: what tracing got wrong, that has wrong too.
     """
-    for number, (sample, references) in enumerate(
-        zip(_samples(method), sample_references, strict=False), 1
-    ):
-        yield InputCase(f"calibration sample {number}", replace(method, inputs=sample), references)
+    examples, positions = pytree.tree_flatten(method.inputs)
+    for place, references in sample_references.items():
+        stored = map(tensors.stored_like, tensors.flatten(method.calibration[place]), examples)
+        sample = pytree.tree_unflatten(stored, positions)
+        yield InputCase(
+            f"calibration sample {place + 1}", replace(method, inputs=sample), references
+        )
     example = (method.inputs, dict(method.kwarg_inputs))
     leaves, structure = pytree.tree_flatten(example)
     inputs = [*_placeholders(program)]
@@ -100,7 +101,9 @@ def list_cases(
     made = (*_of_other_sizes(leaves, inputs, program), *_of_other_masks(leaves, inputs))
     tracing = load_tracing() if made and load_tracing is not None else None
     for name, values in made:
-        arguments, keywords = pytree.tree_unflatten(values, structure)
+        # In memory they lie as the example does, such as NHWC, which the program expects.
+        stored = map(tensors.stored_like, values, leaves)
+        arguments, keywords = pytree.tree_unflatten(stored, structure)
         given = partial(replace, inputs=arguments, kwarg_inputs=keywords)
         of_tracing = None if tracing is None else (given(tracing[0]), given(tracing[1]))
         yield InputCase(name, given(method), tracing=of_tracing)
