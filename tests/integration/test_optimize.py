@@ -153,6 +153,9 @@ def test_where_a_target_proves_times_they_decide(
     assert (folder / gain.run / "report.html").is_file()
     dropped = [each for each in found.steps if not each.kept and not each.is_idle]
     assert [each.gains[0].verdict for each in dropped if each.gains] == ["no difference"]
+    program = load_export_manifest(folder / "optimized.pte")
+    assert program is not None
+    assert {each.rewrite for each in dropped} <= program.rewrites_left_out.keys()
     assert "none of these figures is a time" not in done.stdout
     # Both programs stay, with their files, and the trials' folder goes.
     assert all(load_export_manifest(folder / name) for name in ("baseline.pte", "optimized.pte"))

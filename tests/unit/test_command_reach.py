@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,16 @@ from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.findings.finding import Finding, Refusal
+from etprof.analysis.insight import describe_run
+from etprof.analysis.run_analysis import analyze_run
 from etprof.backends.registry import BACKENDS
+from etprof.run.load import Run as LoadedRun
 from etprof.tables.brief import brief_of
 from etprof.tables.findings import best_suggestion, group_findings
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from etprof.views.terminal import render_report
-from tests.known_runs import Op, Run, analyze
+from tests.known_runs import Op, Run, analyze, write_run
 from tests.unit.test_findings import CONV, findings_of, fired, insight, one
 from tests.unit.test_findings_hold import repeated
 from tests.unit.test_gains import outside
@@ -156,3 +160,19 @@ def test_a_finding_that_refers_to_another_stands_under_it() -> None:
     apart = Finding("noise", "medium", "", "see F13", rule="F2")
     groups = group_findings([first, second, apart])
     assert [(group.lead, group.others) for group in groups] == [(first, (second,)), (apart, ())]
+
+
+def test_what_a_search_did_not_keep_is_not_advised_again(tmp_path: Path) -> None:
+    """`optimize` dropped a rewrite, F5 of its program advised it, and it changed nothing."""
+    actions = {}
+    for name, left_out in (("plain", {}), ("searched", {"kept_dimensions": "no gain"})):
+        run = model(
+            {"mean": ("kept_dimensions",), "gelu": ("plain_views",)}, {"mean": 99, "gelu": 99}
+        )
+        path = write_run(tmp_path / name, run)
+        export = {"model": "known", "backend": "xnnpack", "precision": "fp16"}
+        (path / "export.json").write_text(json.dumps({**export, "rewrites_left_out": left_out}))
+        loaded = describe_run(analyze_run(LoadedRun.load(path)))
+        actions[name] = fired(loaded)["F5"].action
+    assert "--rewrite kept_dimensions,plain_views` replaces all 2" in actions["plain"]
+    assert "--rewrite plain_views` replaces 1 of these 2" in actions["searched"]

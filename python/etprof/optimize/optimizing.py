@@ -39,7 +39,7 @@ from etprof.run.program import ExportManifest
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from etprof.export.request import ExportRequest
@@ -110,6 +110,7 @@ class Optimizer:
         if best.rewrites:
             self._keep(baseline)
             self._keep(best)
+            self._note_left_out(search.steps)
             write_text(self.folder / RECIPE, write_recipe(self._request(best)))
             self._save(program=PROGRAM, plain_program=BASELINE)
         shutil.rmtree(self.folder / _TRIALS, ignore_errors=True)
@@ -325,6 +326,18 @@ class Optimizer:
             if target.is_dir():
                 shutil.rmtree(target)
             file.replace(target)
+
+    def _note_left_out(self, steps: Iterable[OptimizationStep]) -> None:
+        """Writes beside the program what was tried and not kept: no finding advises it again."""
+        files = ExportedFiles(self.folder / PROGRAM)
+        manifest = read_record(ExportManifest, files.manifest, way_out=_AGAIN)
+        left_out = {
+            step.rewrite: f"`optimize` did not keep it: {step.why}"
+            for step in steps
+            if not step.kept and not step.is_idle
+        }
+        noted = {"rewrites_left_out": {**manifest.rewrites_left_out, **left_out}}
+        write_json(files.manifest, manifest.model_copy(update=noted).model_dump(mode="json"))
 
     def _request(self, trial: Trial) -> ExportRequest:
         names = tuple(rewrite for rewrite in trial.rewrites if rewrite != FLOAT_LAYERS)

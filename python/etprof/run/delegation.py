@@ -11,6 +11,8 @@ from etprof.base.records import Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT, name_of_program
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from etprof.run.manifest import Manifest
 
 
@@ -232,6 +234,29 @@ class MethodReport(Record):
             return None
         caches = sum(operator.held_bytes or 0 for operator in counted if operator.writes_cache)
         return StepBytes(sum(operator.held_bytes or 0 for operator in counted) - caches, caches)
+
+    def without_rewrites(self, names: Collection[str]) -> MethodReport:
+        """Returns the report as if its operators had none of these rewrites."""
+
+        def rest(rewrites: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(name for name in rewrites if name not in names)
+
+        operators = tuple(
+            operator.model_copy(update={"rewrites": rest(operator.rewrites)})
+            for operator in self.operators
+        )
+        delegates = tuple(
+            delegate.model_copy(
+                update={
+                    "nodes": tuple(
+                        node.model_copy(update={"sme2_rewrites": rest(node.sme2_rewrites)})
+                        for node in delegate.nodes
+                    )
+                }
+            )
+            for delegate in self.delegates
+        )
+        return self.model_copy(update={"operators": operators, "delegates": delegates})
 
     @property
     def has_data_flow(self) -> bool:

@@ -538,6 +538,9 @@ def _load_programs(
         report = _try_read(partial(find_method_report, run, manifest, name), problems)
         file = run / name_of_program(EXPORT_MANIFEST, name)
         exported = _try_read(partial(read_export, file), problems) if file.is_file() else None
+        if report is not None and exported is not None and exported.rewrites_left_out:
+            # What was tried on this program and not kept is no advice.
+            report = report.without_rewrites(exported.rewrites_left_out)
         program = LoadedProgram(name, measured_program, report, exported)
         yield replace(program, steps=load_expected(program))
 

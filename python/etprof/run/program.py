@@ -221,8 +221,8 @@ class ExportManifest(Record):
     fallbacks: tuple[Fallback, ...] = ()
     """Operators that the backend would have taken, and its runtime refuses."""
     rewrites_left_out: Named[Name] = Field(default_factory=dict)
-    """Those that `all` would have, and why they are not sound with what exported; and those that
-    nobody asked for and that fail on this model, so that nobody knows what they would change."""
+    """Why some are none for this program: not sound with what exported, failing on this model, or
+    tried by `optimize` and not kept. Nothing advises them."""
     pte: FileIdentity | None = None
     """None, as the ETRecord, for an export by an earlier etprof."""
     etrecord: FileIdentity | None = None
