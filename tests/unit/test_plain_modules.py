@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -408,6 +409,13 @@ def test_inputs_of_another_kind_or_shape_are_answered_with_those_that_fit(
     assert describe_fitting("net.py:Net", module, given) == f"; it takes {fitting}"
     with pytest.raises(UsageError, match=f"; it takes {fitting}$"):
         run_reference(ExportMethod(module, (torch.zeros(2, 2, 2),)), torch.float32, given, "m")
+
+
+def test_a_model_of_a_name_names_its_own_inputs() -> None:
+    """toy_cnn, of 32 rows, was said to take 1x3x224x224."""
+    method = replace(load_methods("toy_cnn")["forward"], inputs=(torch.zeros(1, 5, 32, 32),))
+    with pytest.raises(UsageError, match=r"; it takes --input 1x3x32x32$"):
+        run_reference(method, torch.float32, ["1x5x32x32"], "toy_cnn")
 
 
 def test_a_saved_program_names_what_it_was_saved_with(saved: Path) -> None:

@@ -258,3 +258,17 @@ def test_modules_beyond_the_first_are_summed(tmp_path: Path) -> None:
     assert len(every) == 12
     shown, whole = (sum(float(row["share"] or 0) for row in table) for table in (rows, every))
     assert shown == pytest.approx(whole)
+
+
+def test_as_many_rows_as_asked_for_are_shown_of_tables_without_an_order(tmp_path: Path) -> None:
+    """`--top 3` changed nothing in 1 130 lines of an emulator's run."""
+    assessment = assess(tmp_path / "r", untimed(on_off_run()))
+    texts = []
+    for cuts_all in (False, True):
+        stream = io.StringIO()
+        console = Console(file=stream, width=200)
+        console.print(render_report(assessment, top=2, cuts_all=cuts_all))
+        texts.append(stream.getvalue())
+    assert "leave --top out" not in texts[0]
+    assert re.search(r"\d more rows; leave --top out for all", texts[1])
+    assert len(texts[1]) < len(texts[0])

@@ -168,7 +168,8 @@ def show_assessment(
     elif full:
         from etprof.views.terminal import render_report
 
-        show(render_report(assessment, top=USUAL_TOP if top is None else top))
+        usual = USUAL_TOP if top is None else top
+        show(render_report(assessment, top=usual, cuts_all=top is not None))
     else:
         from etprof.tables.brief import brief_of
 

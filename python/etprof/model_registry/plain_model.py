@@ -243,10 +243,12 @@ def _shape_for(argument: str) -> str:
     return "int64:1x17" if is_whole else "1x3x224x224"
 
 
-def describe_fitting(model: str, module: nn.Module, texts: Sequence[str]) -> str:
+def describe_fitting(
+    model: str, module: nn.Module, texts: Sequence[str], examples: Sequence[object] = ()
+) -> str:
     """Says which inputs a model takes in place of `texts`, as the end of a sentence; empty where unknown.
 
-    A saved program takes what it was saved with. A module is tried with the other kind of numbers,
+    A model with `examples` takes what is like them, a saved program what it was saved with. A module is tried with the other kind of numbers,
     and with what its first layer tells.
     """
     if model.endswith(".pt2"):
@@ -254,6 +256,8 @@ def describe_fitting(model: str, module: nn.Module, texts: Sequence[str]) -> str
         saved = [_spec_of(value) for value in positional]
         saved += [f"{name}={_spec_of(value)}" for name, value in by_name.items()]
         return f"; {model} was saved with {_as_flags(saved)}"
+    if examples:
+        return f"; it takes {_as_flags([_spec_of(value) for value in examples])}"
     wanted = _arguments(module)
     if len(texts) < len(wanted):
         return f"; forward takes ({', '.join(wanted)}): give an --input for each"

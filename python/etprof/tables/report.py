@@ -446,7 +446,11 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
     if comparison.latency is not None:
         title = verdicts.interval_title(comparison.latency)
         ledger = ledger.with_interval_titled("speed_up", title)
-    yield Section("ledger", "From start to steady state", (ledger,))
+    yield Section(
+        "ledger", "From start to steady state", (ledger,),
+        says="A speedup is the median of the ratios of paired launches, not the ratio of the two "
+        "medians beside it.",
+    )  # fmt: skip
     conditions = comparisons.VALIDITY.of_each([comparison])
     yield Section("validity", "Measurement quality", (conditions,), visibility="page")
 

@@ -36,8 +36,11 @@ _BORDER: Final = 3
 _LONGEST_BAR: Final = 10
 
 
-def render_report(assessment: Assessment, *, top: int) -> RenderableType:
-    """Returns the report of a run or an ETDump; tables are cut to `top` rows."""
+def render_report(assessment: Assessment, *, top: int, cuts_all: bool = False) -> RenderableType:
+    """Returns the report of a run or an ETDump; tables of times are cut to `top` rows.
+
+    Those that no figure orders stay whole, unless `cuts_all` asks for their first rows alone.
+    """
     report = report_of(assessment, "terminal")
     head = report.head
     renderables: list[RenderableType] = []
@@ -60,7 +63,7 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
         checks = "; ".join(report.silent) or "none"
         renderables.append(folded_text(f"No findings. Checks: {checks}"))
     renderables += [folded_text(_describe(each)) for each in assessment.run.experiments]
-    renderables += terminal_sections(report.sections, top=top)
+    renderables += terminal_sections(report.sections, top=top, cuts_all=cuts_all)
     notes = (folded_text(f"Note: {note}", style="yellow") for note in report.notes)
     return Group(*renderables, *notes)
 
@@ -79,12 +82,20 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     )
 
 
-def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[RenderableType]:
+def terminal_sections(
+    sections: Iterable[Section], *, top: int, cuts_all: bool = False
+) -> Iterator[RenderableType]:
     """Yields the tables of all sections, and the facts beside them."""
     for section in sections:
         for table in section.tables:
             if table.rows:
-                yield terminal_table(table.sorted().largest(top))
+                largest = table.sorted().largest(top)
+                # One more: what is left of an ordered table is its last row.
+                further = len(largest.rows) - top - 1
+                if cuts_all and further > 0:
+                    note = f"{count_of(further + 1, 'more row')}; leave --top out for all"
+                    largest = replace(largest.first(top), note=note)
+                yield terminal_table(largest)
         yield from (folded_text(line) for line in (section.lead, *section.lines) if line)
 
 

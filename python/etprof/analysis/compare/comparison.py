@@ -479,6 +479,10 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     notes = [
         f"the sides differ in {difference}" for difference in find_differences(baseline, candidate)
     ]
+    models = [side.experiment.program.model for side in (baseline, candidate)]
+    names = [model.name for model in models if model is not None]
+    if len(set(names)) > 1:
+        notes.insert(0, f"the sides are different models, {join_names(names)}")
     for side in (baseline, candidate):
         notes += split_notes(side.experiment)
     unknown = find_unknowns(baseline, candidate)

@@ -163,7 +163,7 @@ def find_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> Remedy:
     text, mended = "", find_causes(replaced)
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         effect = _effect(len(replaced), len(details))
-        text = f"{command} {effect}: {'; '.join(map(str, mended))}"
+        text = f"{command} {effect}, which the export made of {'; '.join(map(str, mended))}"
     return Remedy(text, len(details), len(replaced), _refusals(subject, further_findings))
 
 

@@ -53,14 +53,14 @@ def run_samples(method: ExportMethod, dtype: torch.dtype) -> dict[int, list[Any]
     They are the first ones that are not the example, by their places among all.
     """
     example = tensors.flatten(method.inputs)
-    others = [
-        (place, sample)
-        for place, sample in enumerate(method.calibration)
+    samples = [
+        (index, sample)
+        for index, sample in enumerate(method.calibration)
         if not all(map(_are_equal, tensors.flatten(sample), example))
     ]
     return {
-        place: run_eager(in_float32(replace(method, inputs=sample, calibration=()), dtype))
-        for place, sample in others[:MOST_SAMPLES]
+        index: run_eager(in_float32(replace(method, inputs=sample, calibration=()), dtype))
+        for index, sample in samples[:MOST_SAMPLES]
     }
 
 
@@ -86,11 +86,11 @@ def list_cases(
             trace itself, as a quantised one is: what tracing got wrong, that has wrong too.
     """
     examples, positions = pytree.tree_flatten(method.inputs)
-    for place, references in sample_references.items():
-        stored = map(tensors.stored_like, tensors.flatten(method.calibration[place]), examples)
+    for index, references in sample_references.items():
+        stored = map(tensors.stored_like, tensors.flatten(method.calibration[index]), examples)
         sample = pytree.tree_unflatten(stored, positions)
         yield InputCase(
-            f"calibration sample {place + 1}", replace(method, inputs=sample), references
+            f"calibration sample {index + 1}", replace(method, inputs=sample), references
         )
     example = (method.inputs, dict(method.kwarg_inputs))
     leaves, structure = pytree.tree_flatten(example)
@@ -193,7 +193,7 @@ def _of_other_masks(
 
 
 def _is_mask(leaf: object, name: str) -> bool:
-    """Whether an input says of each place whether it counts: Booleans, or zeros and ones so named."""
+    """Whether an input says of each index whether it counts: Booleans, or zeros and ones so named."""
     if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[-1] < 2:
         return False
     if leaf.dtype == torch.bool:

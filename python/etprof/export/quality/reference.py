@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from etprof.base.errors import ExportError, UsageError, first_line
+from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.export import lowering, tensors
 from etprof.export.state import run_steps
+from etprof.model_registry import registry
 from etprof.model_registry.eager_model import ExportMethod
 from etprof.model_registry.plain_model import describe_fitting
 
@@ -41,13 +42,24 @@ def run_reference(
     except Exception as error:
         cause = f"{first_line(error)}{lowering.blamed_line(error)}"
         if texts:
-            fitting = describe_fitting(model, method.module, texts)
+            fitting = describe_fitting(model, method.module, texts, _example_inputs(model))
             msg = f"the model fails on the inputs of --input: {cause}{fitting}"
             raise UsageError(msg) from error
         raise ExportError(f"the model fails on its own example inputs: {cause}") from error
     for index, value in enumerate(steps.of(1)):
         _check_reference(index, value)
     return steps
+
+
+def _example_inputs(model: str) -> Sequence[object]:
+    """Returns the inputs that a model has by itself; none of a stranger's module."""
+    if not model or model.endswith(".pt2") or ".py" in model:
+        return ()
+    try:
+        return registry.load_model(model).get_example_inputs()
+    except EtprofError:
+        # That the given ones do not fit is told all the same.
+        return ()
 
 
 def _check_reference(index: int, value: object) -> None:
