@@ -121,7 +121,7 @@ CASES = {
     "number-output": (
         ["NumberOutput"],
         6,
-        "output 1 of the eager model is a int, not a tensor; return tensors alone",
+        "output 1 of the eager model has type int; return only tensors",
     ),
     "bare-tensor": (
         ["BareTensor"],

@@ -91,10 +91,6 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
     baseline, candidate = _groups(arguments)
     pairs = match_groups([_load(path) for path in baseline], [_load(path) for path in candidate])
     for baseline_side, candidate_side in pairs:
-        if baseline_side.label == candidate_side.label and (
-            baseline_side.run.source == candidate_side.run.source
-        ):
-            raise UsageError(f"both sides are the same run: {baseline_side.label}; name two runs")
         if not is_declared(baseline_side, candidate_side):
             refuse_unlike(baseline_side, candidate_side, arguments.allow)
     return [

@@ -104,7 +104,7 @@ def test_a_text_that_is_a_blob_is_named(history: Path, capsys: pytest.CaptureFix
     code, error = run(capsys, history, "list")
     assert code == 8
     assert error == (
-        f"etprof: {history} is damaged (a value is a bytes where a str belongs); restore a copy, or "
+        f"etprof: {history} is damaged (a value has type bytes instead of str); restore a copy, or "
         "import an export\n"
     )
 

@@ -479,6 +479,8 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     notes = [
         f"the sides differ in {difference}" for difference in find_differences(baseline, candidate)
     ]
+    if baseline.label == candidate.label and baseline.run.source == candidate.run.source:
+        notes.insert(0, "both sides are the same run; name two")
     models = [side.experiment.program.model for side in (baseline, candidate)]
     names = [model.name for model in models if model is not None]
     if len(set(names)) > 1:
