@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,16 @@ from hypothesis import strategies as st
 
 from etprof.run.accuracy import (
     FLOORS,
+    Question,
     Verdict,
     find_floors,
     judge_lowering,
     judge_precision,
     judge_text,
+    way_to_right,
 )
 from etprof.statistics.likeness import Parity, compare, least_equal_share, number_kind
+from etprof.tables.verdicts import alarm_of
 
 RNG = np.random.default_rng(0)
 REFERENCE = RNG.normal(size=1000)
@@ -317,3 +322,38 @@ def test_one_value_that_is_no_number_fails_both_questions(odd: float) -> None:
     ):
         assert verdict.answer == "failed"
         assert "1 values that are not finite on one side only" in verdict.reason
+
+
+def test_one_reason_of_several_places_is_said_once() -> None:
+    """The export's verdict and the run's were the same two lines, above everything else."""
+    reason = "output 2 has 60.0 % of its whole numbers different"
+    verdicts = tuple(
+        Verdict(question="precision", answer="failed", where=where, reason=reason)
+        for where in ("export", "linux_auto")
+    )
+    run: Any = SimpleNamespace(wrong=verdicts, experiments=[SimpleNamespace(name="linux_auto")])
+    assert alarm_of(run) == (
+        f"Do not use these results: export and linux_auto: precision is not good enough: {reason}."
+    )
+    run = SimpleNamespace(
+        wrong=verdicts[1:], experiments=[*run.experiments, SimpleNamespace(name="b")]
+    )
+    assert alarm_of(run) == (
+        "linux_auto is excluded; the other results are valid. linux_auto: precision is not good "
+        f"enough: {reason}."
+    )
+    assert alarm_of(SimpleNamespace(wrong=(), experiments=[])) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("question", "precision", "calibrates"),
+    [("precision", "fp16", False), ("precision", "int8", True), ("precision", None, True),
+     ("lowering", "fp16", False)],
+)  # fmt: skip
+def test_nothing_of_a_float_precision_is_calibrated(
+    question: Question, precision: str | None, calibrates: bool
+) -> None:
+    failed = [Verdict(question=question, answer="failed")]
+    text = way_to_right(failed, precision)
+    assert ("calibrate" in text) == calibrates
+    assert text.endswith("--allow-inaccurate continues anyway, and every report says so")

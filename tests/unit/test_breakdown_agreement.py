@@ -34,9 +34,7 @@ RECORDED = (
     "recording 100 operators costs about 1.00 µs each: even in the fastest operator launch an "
     "inference took 200 µs instead of 100 µs"
 )
-WARNING = (
-    "Warning: these times and shares are of recorded inferences, 2.00× the timed latency of e."
-)
+WARNING = "Warning: these times and shares are of recorded inferences, on average 2.00× the timed latency of e."
 
 
 def recurrent(latency_us: float) -> Run:
@@ -137,6 +135,6 @@ def test_a_comparison_warns_of_both_sides(tmp_path: Path) -> None:
     ]
     told = assessment(tmp_path / "a", Run(experiments))
     assert (
-        "these times and shares are of recorded inferences, 2.50× the timed latency of off and "
+        "these times and shares are of recorded inferences, on average 2.50× the timed latency of off and "
         "2.00× the timed latency of on."
     ) in render_html([told])

@@ -31,9 +31,9 @@ QUESTIONS: Final[tuple[Question, ...]] = ("lowering", "precision")
 """Of every program; the third is of language models alone."""
 Answer = Literal["passed", "failed", "unknown"]
 AT_EXPORT: Final = "export"
+_ANYWAY: Final = "--allow-inaccurate continues anyway, and every report says so"
 WAY_TO_RIGHT: Final = (
-    "export another precision, or calibrate with inputs like the real ones; --allow-inaccurate "
-    "continues anyway, and every report says so"
+    f"export another precision, or calibrate with inputs like the real ones; {_ANYWAY}"
 )
 WAY_TO_FAITHFUL: Final = (
     "it differs from eager in the same precision: `etprof numerics` of the model names the operator; "
@@ -48,10 +48,15 @@ def export_place(program: str) -> str:
     return f"{AT_EXPORT} of {program}" if program else AT_EXPORT
 
 
-def way_to_right(failed: Iterable[Verdict]) -> str:
-    """Says what to do about outputs that are wrong, by which questions they fail."""
-    is_unfaithful = any(verdict.question == "lowering" for verdict in failed)
-    return WAY_TO_FAITHFUL if is_unfaithful else WAY_TO_RIGHT
+def way_to_right(failed: Iterable[Verdict], precision: str | None = None) -> str:
+    """Says what to do about outputs that are wrong, by which questions they fail.
+
+    Nothing of a float precision is calibrated.
+    """
+    if any(verdict.question == "lowering" for verdict in failed):
+        return WAY_TO_FAITHFUL
+    is_float = _kind(precision) in {"fp32", "fp16", "bf16"}
+    return f"export another precision; {_ANYWAY}" if is_float else WAY_TO_RIGHT
 
 
 class Floors(Record):

@@ -498,7 +498,7 @@ def refuse_inaccurate(program: Path) -> None:
     manifest = load_export_manifest(program)
     failed = manifest.failed if manifest else ()
     if manifest and failed:
-        way_out = way_to_right(manifest.failed_verdicts)
+        way_out = way_to_right(manifest.failed_verdicts, manifest.precision)
         raise ExportError(f"{program} gives wrong outputs: {'; '.join(failed)}; {way_out}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -449,14 +449,18 @@ def platform_warning(assessment: Assessment) -> str | None:
 
 def alarm_of(run: RunAnalysis) -> str | None:
     """Returns the banner of a run whose outputs are wrong: it stands above every figure."""
-    reasons = "; ".join(verdict.text for verdict in run.wrong)
+    locations = defaultdict[str, list[str]](list)
+    for verdict in run.wrong:
+        locations[verdict.text.removeprefix(f"{verdict.where}: ")].append(verdict.where)
+    # What the export found, each experiment finds again.
+    reasons = "; ".join(f"{join_names(names)}: {reason}" for reason, names in locations.items())
     if not reasons:
         return None
     wrong = {verdict.where for verdict in run.wrong}
     if wrong < {experiment.name for experiment in run.experiments}:
         # Such as one vector length of three: what is wrong counts for nothing, the rest stands.
         return f"{', '.join(sorted(wrong))} is excluded; the other results are valid. {reasons}."
-    return f"Ignore these times: {reasons}."
+    return f"Do not use these results: {reasons}."
 
 
 def describe_doubt(assessment: Assessment) -> str:
@@ -481,7 +485,7 @@ def describe_recorded(experiments: Iterable[ExperimentAnalysis]) -> str:
     ]
     if not factors:
         return ""
-    return f"Warning: these times and shares are of recorded inferences, {join_names(factors)}."
+    return f"Warning: these times and shares are of recorded inferences, on average {join_names(factors)}."
 
 
 def notes_of(assessment: Assessment) -> list[str]:
