@@ -75,9 +75,12 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
 def test_where_a_precision_is_too_small_a_few_layers_stay_in_float32(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Item 5 of issue 17: toy_cnn in int8 has 47.6 dB whatever is rewritten, and 50 are asked."""
+    """Item 5 of issue 17: toy_cnn in int8 has 47.6 dB whatever is rewritten, and 48.5 are asked.
+
+    Of its calibration samples too, of which one has 46.4.
+    """
     folder = tmp_path / "found"
-    words = ("toy_cnn", "--dtype", "int8", "--least-snr", "50", "--outdir", str(folder))
+    words = ("toy_cnn", "--dtype", "int8", "--least-snr", "48.5", "--outdir", str(folder))
     found = Optimization.model_validate(optimize(capsys, *words))
     assert found.baseline is not None
     assert found.best is not None
@@ -90,7 +93,7 @@ def test_where_a_precision_is_too_small_a_few_layers_stay_in_float32(
     for layer in layers:
         assert any(set(layers) - {layer} <= each and layer not in each for each in fewer)
     assert found.best.snr_db is not None
-    assert found.best.snr_db >= 50
+    assert found.best.snr_db >= 48.5
     # They have SME2 microkernels in float32 too.
     before, after = (each.sme2_share(found.baseline.macs) for each in (found.baseline, found.best))
     assert before == after
