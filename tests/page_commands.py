@@ -205,7 +205,7 @@ HOST: dict[str, Row] = {
         "host", "optimize toy_cnn --dtype fp16 --target local --budget 10min"
     ),
     "optimize toy_cnn --target local": Row("host"),
-    "optimize toy_cnn --dtype int8 --least-snr 50": Row("host"),
+    "optimize toy_cnn --dtype int8 --least-snr 48.5": Row("host"),
     "numerics MODEL": Row("host", "numerics toy_cnn"),
     "numerics toy_cnn": Row("host"),
     "numerics MODEL --dtype PRECISION": Row("host", "numerics toy_cnn --dtype int8"),
