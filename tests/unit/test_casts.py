@@ -10,7 +10,7 @@ import torch
 from etprof.export import upstream
 from etprof.export.operators import is_cast
 from tests.known_runs import Op
-from tests.unit.test_findings import convolutions, insight, one
+from tests.unit.test_findings import convolutions, fired, insight, one
 from tests.unit.test_findings_hold import described, traced
 
 if TYPE_CHECKING:
@@ -65,3 +65,18 @@ def test_the_export_tells_a_cast_by_its_types() -> None:
     casts = [is_cast(node) for node in graph.nodes if node.op == "call_function"]
     # A comparison has another type too, and copies nothing.
     assert casts == [True, False, True, True, False, False]
+
+
+def test_casts_around_a_norm_are_counted_apart(tmp_path: Path) -> None:
+    """A half-precision norm is computed between casts: they are a part of what it costs, and said."""
+    cast = "native_call__to_dim_order_copy.out"
+    ops = [*convolutions(100), Op(cast, 40, 1), Op("native_call_native_layer_norm.out", 40, 2)]
+    traced_as = "aten.layer_norm.default"
+    operators = [
+        traced("to", "_to_dim_order_copy.default", traced_as, instruction=1, is_cast=True,
+               origin={"module_path": "norm"}),
+        traced("norm", "native_layer_norm.default", traced_as, instruction=2,
+               origin={"module_path": "norm"}),
+    ]  # fmt: skip
+    finding = fired(insight(tmp_path / "r", described(one(ops), operators)))["F1"]
+    assert finding.summary.startswith("2 operators of norms, 1 of them casts: ")

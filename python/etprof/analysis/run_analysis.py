@@ -39,7 +39,7 @@ from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean, join_names
-from etprof.base.units import count_of, format_duration
+from etprof.base.units import be, count_of, format_duration
 from etprof.etdump.reader import ETDumpFormatError
 from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
@@ -487,7 +487,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
         )
     if left_out.impossible:
         notes.append(
-            f"{name}: {left_out.impossible} of {recorded} {_be(left_out.impossible)} left out everywhere: their time stamps "
+            f"{name}: {left_out.impossible} of {recorded} {be(left_out.impossible)} left out everywhere: their time stamps "
             "are impossible, so the ETDump is damaged; record it again"
         )
     if left_out.disturbed:
@@ -495,7 +495,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
         noun = "operator launch" if len(left_out.disturbed_launches) == 1 else "operator launches"
         launches = f" ({noun} {where})" if len(experiment.loaded.splits) > 1 else ""
         notes.append(
-            f"{name}: {left_out.disturbed} of {recorded}{launches} {_be(left_out.disturbed)} left out of the "
+            f"{name}: {left_out.disturbed} of {recorded}{launches} {be(left_out.disturbed)} left out of the "
             "per-operator breakdown: far longer or shorter than the median, as when another "
             "process has the CPU"
         )
@@ -512,10 +512,6 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
             f"per-operator breakdown; record at least {LEAST_FOR_BAND}"
         )
     return notes
-
-
-def _be(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def doubt_note(name: str, agreement: BreakdownAgreement) -> str:

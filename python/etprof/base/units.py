@@ -80,6 +80,11 @@ def format_count(count: float | None) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
 
 
+def be(count: int) -> str:
+    """Returns the verb of so many: `is` of one, else `are`."""
+    return "is" if count == 1 else "are"
+
+
 def count_of(count: int, noun: str, plural: str | None = None) -> str:
     """Writes a count with its noun: `1 operator`, `2 operators`."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -52,11 +52,7 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
     `any_options` it may have been made with other weights and options.
     """
     program = request.files().pte
-    try:
-        manifest = load_export_manifest(program) if program.is_file() else None
-    except EtprofError:
-        # It is damaged, so nobody knows what the program is.
-        return None
+    manifest = _manifest_of(program)
     if manifest is None or not (any_options or _has_options(request, manifest)):
         return None
     if manifest.options.get("example_inputs", []) != describe_inputs(
@@ -78,17 +74,22 @@ def describe_replaced(request: ExportRequest) -> str:
     Empty where there is no such program.
     """
     program = request.files().pte
-    try:
-        manifest = load_export_manifest(program) if program.is_file() else None
-    except EtprofError:
-        # It is damaged, so nobody knows what the program was.
-        return ""
+    manifest = _manifest_of(program)
     asked = tuple(request.options.example_inputs)
     if manifest is None or manifest.example_inputs == asked:
         return ""
     flags = [word for text in manifest.example_inputs for word in ("--input", text)]
     inputs = command_line(*flags).removeprefix("etprof ") if flags else "the model's own inputs"
     return f"replaced {program}, exported with {inputs}; `etprof export --out FILE` keeps both"
+
+
+def _manifest_of(program: Path) -> ExportManifest | None:
+    """Returns what the export says of a program; None where that is gone or damaged."""
+    try:
+        return load_export_manifest(program) if program.is_file() else None
+    except EtprofError:
+        # It is damaged, so nobody knows what the program is.
+        return None
 
 
 def _is_of_these_tools(manifest: ExportManifest) -> bool:

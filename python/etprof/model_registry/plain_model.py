@@ -248,8 +248,8 @@ def describe_fitting(
 ) -> str:
     """Says which inputs a model takes in place of `texts`, as the end of a sentence; empty where unknown.
 
-    A model with `examples` takes what is like them, a saved program what it was saved with. A module is tried with the other kind of numbers,
-    and with what its first layer tells.
+    A model with `examples` takes what is like them, a saved program what it was saved with. A module
+    is tried with the other kind of numbers, and with what its first layer tells.
     """
     if model.endswith(".pt2"):
         positional, by_name = SavedProgram(Path(model)).examples()

@@ -13,6 +13,7 @@ from etprof.base.records import SME_LABELS, SME_ON
 from etprof.base.text import clean, clean_data, join_names
 from etprof.base.units import (
     MISSING,
+    be,
     count_of,
     format_count,
     format_duration,
@@ -472,8 +473,7 @@ def describe_doubt(assessment: Assessment) -> str:
     if agreement is None or not agreement.is_in_doubt:
         return ""
     rules = [f"{name} ({RULES[name].looks_for})" for name in assessment.primary_findings.withheld]
-    verb = "is" if len(rules) == 1 else "are"
-    return f"{join_names(rules) or 'Gains'} {verb} withheld: {agreement.cause}. {agreement.way_out}"
+    return f"{join_names(rules) or 'Gains'} {be(len(rules))} withheld: {agreement.cause}. {agreement.way_out}"
 
 
 def describe_recorded(experiments: Iterable[ExperimentAnalysis]) -> str:

@@ -38,7 +38,7 @@ from etprof.analysis.split.operators import add_parts, category_times, class_tim
 from etprof.analysis.validity import Validity, check_validity
 from etprof.base.records import SME_LABELS
 from etprof.base.text import join_names, what_differs
-from etprof.base.units import format_share
+from etprof.base.units import be, format_share
 from etprof.run.accuracy import export_place
 from etprof.statistics.effect import (
     DEFAULT_MARGIN,
@@ -489,8 +489,7 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
         notes += split_notes(side.experiment)
     unknown = find_unknowns(baseline, candidate)
     if unknown:
-        verb = "is" if len(unknown) == 1 else "are"
-        notes.append(f"{join_names(unknown)} {verb} not known for at least one side")
+        notes.append(f"{join_names(unknown)} {be(len(unknown))} not known for at least one side")
     if not (baseline.run.is_timed and candidate.run.is_timed):
         notes.append(EMULATED)
         return notes

@@ -15,7 +15,7 @@ from etprof.analysis.findings.finding import (
     times_of,
 )
 from etprof.analysis.findings.layout import LAYOUT_CLASSES
-from etprof.backends.backend import OperatorFacts
+from etprof.backends.backend import CONVERT, OperatorFacts
 from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
@@ -42,7 +42,7 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
     against = (
         f", more than the convolutions' {format_duration(sum_ns(convolutions))}" if beats else ""
     )
-    cast_count = sum(detail.row.operator_class.finer == "cast" for detail in norms)
+    cast_count = sum(detail.row.operator_class == CONVERT for detail in norms)
     casts = f", {cast_count} of them casts" if cast_count else ""
     between = f", {len(squeezed)} between layout operators" if squeezed else ""
     remedy = find_remedy(subject, outside)

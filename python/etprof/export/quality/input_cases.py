@@ -199,7 +199,7 @@ def _of_other_masks(
 
 
 def _is_mask(leaf: object, name: str) -> bool:
-    """Whether an input says of each index whether it counts: Booleans, or zeros and ones so named."""
+    """Whether an input says of each place whether it counts: Booleans, or zeros and ones so named."""
     if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[-1] < 2:
         return False
     if leaf.dtype == torch.bool:
