@@ -345,6 +345,21 @@ def test_one_reason_of_several_places_is_said_once() -> None:
     assert alarm_of(SimpleNamespace(wrong=(), experiments=[])) is None  # type: ignore[arg-type]
 
 
+def test_an_answer_counts_the_reasons_that_have_no_room() -> None:
+    """Wrong outputs of many kinds took more than the 15 lines of an answer."""
+    verdicts = tuple(
+        Verdict(question="precision", answer="failed", where="export", reason=f"output {i} is off")
+        for i in range(4)
+    )
+    run: Any = SimpleNamespace(wrong=verdicts, experiments=[])
+    text = alarm_of(run, most_reasons=2)
+    assert text is not None
+    assert text.endswith("output 1 is off; and 2 more reasons.")
+    assert "output 0 is off" in text
+    assert "more reason" not in str(alarm_of(run, most_reasons=4))
+    assert str(alarm_of(run)).count("is off") == 4
+
+
 @pytest.mark.parametrize(
     ("question", "precision", "calibrates"),
     [("precision", "fp16", False), ("precision", "int8", True), ("precision", None, True),

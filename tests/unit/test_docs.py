@@ -145,7 +145,9 @@ def test_docs_prints_the_section_of_a_finding(
 
 def test_docs_knows_no_other_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs", "F99"]) == 2
-    assert "no page is called 'F99'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no finding is called F99; there are F1, F2, F2b" in error
+    assert "F13" in error
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from etprof.cli.report import load_thresholds
 from etprof.run.load import Run as LoadedRun
 from tests.known_etdumps import US, timed
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
+from tests.manifests import edit_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -287,6 +288,29 @@ def test_a_latency_that_drifts_is_told(tmp_path: Path) -> None:
     """Each launch is near the median; the second half is a tenth slower than the first."""
     summary = fired(insight(tmp_path / "r", one(convolutions(9), latency_us=DRIFTING)))["F13"]
     assert "is 9.6 % slower than the first" in summary.summary
+
+
+@pytest.mark.parametrize(
+    ("platform", "command", "action"),
+    [
+        ("linux", ["profile", "net.py:Net", "--blocks=10", "--threads", "1"],
+         "close other programs, and measure again: `etprof profile net.py:Net --threads 1 --blocks 20`"),
+        ("android", ["profile", "n.pte", "--blocks", "10", "--target", "android"],
+         "close other programs, let the device cool, and measure again: `etprof profile n.pte --target android --blocks 20`"),
+        ("linux", ["run", "config.json"],
+         "close other programs, and measure again with 20 in the config's measurement.blocks"),
+        ("linux", ["profile", "net.pte", "--runner", "theirs/runner"],
+         "close other programs, and measure again with --blocks 20"),
+    ],
+)  # fmt: skip
+def test_a_noisy_run_names_its_own_command_with_more_launches(
+    platform: str, command: list[str], action: str, tmp_path: Path
+) -> None:
+    """ "measure again with --blocks 24" was no command, and a computer was to cool."""
+    run = replace(one(convolutions(9), latency_us=DRIFTING), platform=platform)
+    path = write_run(tmp_path / "r", run)
+    edit_manifest(path, lambda document: document.update(command=["etprof", *command]))
+    assert fired(describe_run(analyze_run(LoadedRun.load(path))))["F13"].action == action
 
 
 def test_data_movement_above_the_reference(tmp_path: Path) -> None:

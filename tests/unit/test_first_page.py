@@ -243,3 +243,6 @@ def test_another_model_is_a_reference(tmp_path: Path) -> None:
     assert way_out in done.stderr
     allowed = etprof(tmp_path, "compare", "theirs", "mine", "--allow", "inputs", columns=300)
     assert allowed.stdout.startswith("theirs → mine, fp16, 1 thread: inconclusive")
+    # AND no difference between two models is variation
+    assert ", of two different models, with one run per side." in allowed.stdout
+    assert "variation" not in allowed.stdout

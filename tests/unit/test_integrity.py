@@ -20,6 +20,7 @@ from etprof.run.manifest import MANIFEST, Manifest, MeasuredModel
 from etprof.run.validation import validate_run, worst_level
 from etprof.statistics.noise import LEAST_BLOCKS
 from tests.first_edition import downgrade, host_run
+from tests.known_runs import on_off_run, write_run
 from tests.manifests import edit_manifest
 from tests.unit.test_load import watched
 from tests.unit.test_pipeline import run
@@ -355,3 +356,15 @@ def test_a_report_that_came_beside_the_program_later_is_not_the_runs(tmp_path: P
     model = MeasuredModel(name="m", path=str(tmp_path / "m.pte"))
     first = Manifest(schema_version=1, platform="linux", model=model)
     assert find_method_report(folder, first) is not None
+
+
+def test_a_folder_of_runs_names_the_runs(tmp_path: Path) -> None:
+    """`validate out_net/runs` said that manifest, metrics and ETDump are lost."""
+    for name in ("linux", "emulator"):
+        write_run(tmp_path / "runs" / name, on_off_run())
+    with pytest.raises(InputFileError) as caught:
+        validate_run(tmp_path / "runs")
+    folder = tmp_path / "runs"
+    assert str(caught.value) == (
+        f"{folder} is a folder of runs; give a run directory: {folder}/emulator, {folder}/linux"
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from etprof.analysis.assessment import assess_run
 from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import analyze_run
@@ -111,6 +112,22 @@ def test_with_other_inputs_or_another_export_nothing_is_compared(tmp_path: Path)
     manifest.write_text(before)
     np.array([9, 9, 9, 8], "<f4").tofile(tmp_path / "reference_0.bin")
     assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(tmp_path / "run"))))
+
+
+def test_a_run_whose_program_was_exported_again_says_so(tmp_path: Path) -> None:
+    """The page of such a run had no comparison with the eager model, and did not say why."""
+    note = (
+        "known was exported again after this run, and the eager model's outputs are of that "
+        "export: what this run computed is not compared with them; measure again"
+    )
+    assert note not in assess_run(with_outputs(tmp_path, [1, 2, 3, 4]).run).notes
+    # GIVEN the outputs of a later export in their place
+    np.array([9, 9, 9, 8], "<f4").tofile(tmp_path / "reference_0.bin")
+    notes = assess_run(analyze_run(LoadedRun.load(tmp_path / "run"))).notes
+    assert notes.count(note) == 1
+    # AND GIVEN none, as where a colleague sent the run alone
+    (tmp_path / "reference_0.bin").unlink()
+    assert note not in assess_run(analyze_run(LoadedRun.load(tmp_path / "run"))).notes
 
 
 def test_a_reference_elsewhere_is_none_of_the_exports(tmp_path: Path) -> None:

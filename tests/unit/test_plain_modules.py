@@ -446,6 +446,22 @@ def test_inputs_that_are_missing_are_named() -> None:
         run_reference(ExportMethod(Sum(), (torch.zeros(1, 3),)), torch.float32, ["1x3"])
 
 
+def test_inputs_that_are_too_many_are_counted() -> None:
+    """ "takes 2 positional arguments but 3 were given" counts self, which no user gives."""
+
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + x
+
+    class Any(nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            raise ValueError(tensors)
+
+    told = "; forward takes 1 input, and 3 were given: leave out 2 --input"
+    assert describe_fitting("net.py:Twice", Twice(), ["1x3", "1x3", "1x4"]) == told
+    assert describe_fitting("net.py:Any", Any(), ["1x3", "1x3", "1x4"]) == ""
+
+
 def test_a_file_that_the_models_code_lacks_is_an_input_file(tmp_path: Path) -> None:
     """Exit code 6 said that the model cannot be exported, and nothing said where the path starts."""
     (tmp_path / "net.py").write_text(

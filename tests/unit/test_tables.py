@@ -131,6 +131,26 @@ def test_a_reason_outlives_every_figure(name: str) -> None:
             assert not later, f"{column.name} goes before {', '.join(later)}"
 
 
+def test_a_bar_says_what_it_shows_where_its_figures_have_no_room() -> None:
+    """A bar without a head stood beside the modules."""
+    shares = Table(
+        "shares",
+        (
+            Column("name", "string", of=lambda s: s[0], says="name"),
+            Column("share", "float64", "share", has_bar=True, dropped_first=1, of=lambda s: s[1],
+                   says="of it all"),
+        ),
+        from_each="row", says="one row each",
+    )  # fmt: skip
+
+    def heads(width: int) -> list[str]:
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(terminal_table(shares.of([("conv", 0.5)])))
+        return [head.strip() for head in console.export_text().splitlines()[1].split("┃")]
+
+    assert [head for head in heads(80) if head] == ["name", "share"]
+
+
 def test_why_not_sme2_stays_at_80_columns() -> None:
     row = {
         "name": "stages.0.depthwise (model.py:25)", "label": "Convolution (NHWC) DWConv #1",

@@ -336,7 +336,7 @@ def analyze_run(run: Run) -> RunAnalysis:
         notes.append(_NO_SME2)
     if manifest is not None and manifest.imported is not None:
         notes += _import_notes(manifest, manifest.imported)
-    notes += (*run.problems, *split)
+    notes += (*run.problems, *run.notes, *split)
     notes += [
         f"{experiment.name}: {problem}"
         for experiment in run.others

@@ -329,6 +329,25 @@ def kept_flags(arguments: Sequence[str], flags: Mapping[str, int]) -> tuple[str,
     return tuple(kept_words)
 
 
+def without_flags(arguments: Sequence[str], flags: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns the arguments of a command without those of `flags` and their values.
+
+    >>> without_flags(["profile", "toy_cnn", "--threads=1", "--full"], {"--threads": 1})
+    ('profile', 'toy_cnn', '--full')
+    """
+    remaining: list[str] = []
+    values_to_drop = 0
+    for argument in arguments:
+        flag, equals, _ = argument.partition("=")
+        if values_to_drop:
+            values_to_drop -= 1
+        elif flag in flags:
+            values_to_drop = 0 if equals else flags[flag]
+        else:
+            remaining.append(argument)
+    return tuple(remaining)
+
+
 def as_operand(argument: str) -> str:
     """Returns a file, or a model in one, so that no command takes it for a flag."""
     return f"./{argument}" if argument.startswith("-") else argument

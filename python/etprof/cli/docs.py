@@ -29,6 +29,7 @@ _FOLDERS: Final = (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs")
 
 _TITLE: Final = re.compile(r"^(#{2,3}) (.*)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\]\(#([\w-]+)\)")
+_RULE: Final = re.compile(r"F\d+[a-z]?", re.IGNORECASE)
 _FINDINGS: Final = "findings"
 """The page with a section for each finding."""
 
@@ -51,6 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         if section is not None:
             print(section, end="")
             return 0
+        findings = _findings(pages.get(_FINDINGS)) if _RULE.fullmatch(name) else ()
+        if findings:
+            raise UsageError(f"no finding is called {name}; there are {', '.join(findings)}")
         raise UsageError(
             f"no page is called {arguments.page!r}"
             f"{suggest(name, pages) or '; `etprof docs` names every page, and `etprof docs findings` has all findings'}"
@@ -84,6 +88,12 @@ def _sections(text: str) -> dict[str, str]:
         later = (title.start() for title in starts[number + 1 :] if len(title[1]) <= level)
         sections[_anchor(start[2])] = text[start.start() : next(later, len(text))]
     return sections
+
+
+def _findings(page: Path | None) -> tuple[str, ...]:
+    """Returns the findings that the page has a section for, such as F5, in its order."""
+    titles = _TITLE.findall(page.read_text(encoding="utf-8")) if page else []
+    return tuple(title for _, title in titles if _RULE.fullmatch(title))
 
 
 def _anchor(title: str) -> str:

@@ -17,6 +17,7 @@ from torch import nn
 
 from etprof.base.errors import ExportError, UsageError, first_line
 from etprof.base.text import command_line
+from etprof.base.units import count_of
 from etprof.model_registry.eager_model import EagerModelBase, Inputs
 from etprof.model_registry.input_spec import ANY_INTEGER, make_inputs, parse_input
 from etprof.model_registry.saved_program import SavedProgram
@@ -193,6 +194,15 @@ def _arguments(module: nn.Module) -> list[str]:
     return _required(module.forward)
 
 
+def _most_inputs(module: nn.Module) -> int | None:
+    """Returns how many inputs `forward` takes at most; None without a limit."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(parameter.kind in open_ended for parameter in parameters):
+        return None
+    return len(parameters)
+
+
 def _table_sizes(module: nn.Module) -> list[int]:
     """Returns the rows of each table of embeddings, in the module's order, each size once."""
     tables = (
@@ -261,6 +271,12 @@ def describe_fitting(
     wanted = _arguments(module)
     if len(texts) < len(wanted):
         return f"; forward takes ({', '.join(wanted)}): give an --input for each"
+    limit = _most_inputs(module)
+    if limit is not None and len(texts) > limit:
+        return (
+            f"; forward takes {count_of(limit, 'input')}, and {len(texts)} were given: "
+            f"leave out {len(texts) - limit} --input"
+        )
     fitting = next((inputs for inputs in _others(module, texts) if _fits(module, inputs)), None)
     return "" if fitting is None else f"; it takes {_as_flags(fitting)}"
 

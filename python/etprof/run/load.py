@@ -31,7 +31,7 @@ from etprof.run.directory import (
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
-from etprof.run.program import ExportManifest, LoadedProgram, load_expected
+from etprof.run.program import ExportManifest, LoadedProgram, find_beside, load_expected
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_outputs
 
@@ -152,7 +152,8 @@ class Run:
     problems: tuple[str, ...] = ()
     """What is wrong with what was exported, of which all experiments know nothing then."""
     notes: tuple[str, ...] = ()
-    """Of an ETDump alone: what its clock is, and what names its operators."""
+    """Of an ETDump alone: its clock, and what names its operators. Of a run directory: programs that
+    were exported again since."""
     problem: str | None = None
     """Why nothing is known but the manifest and the metrics."""
 
@@ -246,7 +247,8 @@ def _load_launches(run: Run) -> Run:
     """Adds what was exported, and what the launches left."""
     problems: list[str] = []
     programs = tuple(_load_programs(run.source, run.manifest, problems))
-    run = replace(run, programs=programs, problems=tuple(problems))
+    lost = tuple(filter(None, map(_describe_lost, programs)))
+    run = replace(run, programs=programs, problems=tuple(problems), notes=lost)
     reader = _RunReader(run)
     split = {path: reader.name_of(path) for path in reader.etdumps}
     experiments = [reader.read_experiment(path, name) for path, name in split.items()]
@@ -543,6 +545,20 @@ def _load_programs(
             report = report.without_rewrites(exported.rewrites_left_out)
         program = LoadedProgram(name, measured_program, report, exported)
         yield replace(program, steps=load_expected(program))
+
+
+def _describe_lost(program: LoadedProgram) -> str:
+    """Says that what should come out is of a later export; empty where it is this one's, or gone."""
+    is_known = any(step.references or step.converted for step in program.steps.values())
+    if is_known or not (program.has_example_inputs and program.model and program.method):
+        return ""
+    if not any(find_beside(program, tensor) for tensor in program.method.references):
+        return ""
+    return (
+        f"{program.model.label or program.model.name} was exported again after this run, and the "
+        "eager model's outputs are of that export: what this run computed is not compared with "
+        "them; measure again"
+    )
 
 
 def read_export(path: Path) -> ExportManifest:

@@ -391,6 +391,12 @@ class LoadedProgram:
         return None if files is None else tuple(file.sha256 for file in files)
 
     @property
+    def has_example_inputs(self) -> bool:
+        """Whether it got the inputs of its export: of no others is known what should come out."""
+        stored = [t.sha256 for t in (self.method.inputs if self.method else ()) if t.path]
+        return self.method is not None and None not in stored and (self.inputs or ()) == (*stored,)
+
+    @property
     def method(self) -> MethodFiles | None:
         """What the export says of the measured method's files."""
         if self.model is None or self.exported is None:
@@ -405,9 +411,7 @@ class LoadedProgram:
         """
         if self.method is None:
             return None
-        images = [
-            tensor for tensor in self.method.inputs if tensor.shape and len(tensor.shape) == 4
-        ]
+        images = [t for t in self.method.inputs if t.shape and len(t.shape) == 4]
         if any(image.dim_order is None for image in images):
             return None
         return any(
@@ -463,26 +467,24 @@ def load_expected(program: LoadedProgram) -> dict[int, ExpectedStep]:
 
 
 def _load_tensors(program: LoadedProgram, tensors: Iterable[TensorFile]) -> dict[int, StoredTensor]:
-    """Reads an eager model's outputs beside the program, where they are still the export's.
-
-    None for other inputs than the export's: what the outputs should be is then not known.
-    """
-    method, model = program.method, program.model
-    if method is None or model is None:
-        return {}
-    examples = tuple(tensor.sha256 for tensor in method.inputs if tensor.path is not None)
-    if (program.inputs or ()) != examples or None in examples:
-        return {}
-    folder, loaded = Path(model.path or "").parent, {}
-    for index, expected in enumerate(tensors):
-        path = (folder / (expected.path or "")).resolve()
-        # The path comes from an untrusted file: one outside the folder is not the export's.
-        if not path.is_relative_to(folder.resolve()) or not path.is_file():
+    """Reads an eager model's outputs beside the program, where they are still the export's."""
+    loaded = {}
+    for index, expected in enumerate(tensors if program.has_example_inputs else ()):
+        path = find_beside(program, expected)
+        if path is None:
             continue
         tensor = load_tensor(path, expected.dtype, expected.shape)
         if hashlib.sha256(tensor.data).hexdigest() == expected.sha256:
             loaded[index] = tensor
     return loaded
+
+
+def find_beside(program: LoadedProgram, tensor: TensorFile) -> Path | None:
+    """Returns where an export wrote a tensor; None where there is no such file in its folder."""
+    folder = Path((program.model and program.model.path) or "").parent
+    path = (folder / (tensor.path or "")).resolve()
+    # The path comes from an untrusted file: one outside the folder is not the export's.
+    return path if path.is_relative_to(folder.resolve()) and path.is_file() else None
 
 
 def load_export_manifest(model: Path) -> ExportManifest | None:

@@ -28,6 +28,7 @@ from etprof.run.directory import (
     list_files,
     load_metrics,
     refuse_file_of_run,
+    suggest_run_directory,
 )
 from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.load import Run, read_export
@@ -71,6 +72,8 @@ def validate_run(run: Path) -> list[ValidationFinding]:
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
+    if not (run / MANIFEST).is_file() and any(run.glob(f"*/{MANIFEST}")):
+        raise InputFileError(f"{run} is a folder of runs; {suggest_run_directory(run, None)}")
     findings: list[ValidationFinding] = []
     files, changed, manifest = list_files(run), dict[str, str](), None
     try:

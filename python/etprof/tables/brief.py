@@ -25,6 +25,8 @@ _MOST_POINTS: Final = 3
 _MOST_PAIRS: Final = 4
 """Declared pairs beside the first that always have a line; more have one where there is room."""
 _MOST_PARTS: Final = 4
+_MOST_REASONS: Final = 2
+"""Why outputs are wrong: as many sentences as leave room for what to do about it."""
 
 
 class AnswerLine(NamedTuple):
@@ -106,7 +108,10 @@ def listed(
 
 def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     """Returns the verdict with its reliability, the bar, and the findings that matter most."""
-    head, alarm = verdicts.head_of(assessment), verdicts.alarm_of(assessment.run)
+    head, alarm = (
+        verdicts.head_of(assessment),
+        verdicts.alarm_of(assessment.run, most_reasons=_MOST_REASONS),
+    )
     comparison, warning = assessment.primary_comparison, verdicts.platform_warning(assessment)
     style = comparisons.VERDICT_STYLES.get(head.badge, "") if not head.caution else ""
     headlines = [AnswerLine(head.sentence, style)]

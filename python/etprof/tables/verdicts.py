@@ -153,7 +153,9 @@ def describe_plainly(comparison: Comparison) -> str:
     now, then = (format_duration(value) for value in (steady.candidate, steady.baseline))
     changed = _what_changed(comparison)
     meaning = _MEANINGS[effect.verdict]
-    if effect.p_value is None:
+    if effect.p_value is None and comparison.has_two_models:
+        meaning = ", of two different models, with one run per side."
+    elif effect.p_value is None:
         meaning = ", but with one run per side that may be ordinary variation between runs."
     if objection_to(comparison):
         meaning = ". Measure again when the device is quiet."
@@ -448,15 +450,21 @@ def platform_warning(assessment: Assessment) -> str | None:
     return kind.warning if kind else None
 
 
-def alarm_of(run: RunAnalysis) -> str | None:
-    """Returns the banner of a run whose outputs are wrong: it stands above every figure."""
+def alarm_of(run: RunAnalysis, *, most_reasons: int | None = None) -> str | None:
+    """Returns the banner of a run whose outputs are wrong: it stands above every figure.
+
+    Where there are more reasons than `most_reasons`, it counts the others.
+    """
     locations = defaultdict[str, list[str]](list)
     for verdict in run.wrong:
         locations[verdict.text.removeprefix(f"{verdict.where}: ")].append(verdict.where)
     # What the export found, each experiment finds again.
-    reasons = "; ".join(f"{join_names(names)}: {reason}" for reason, names in locations.items())
+    texts = [f"{join_names(names)}: {reason}" for reason, names in locations.items()]
+    reasons = "; ".join(texts[:most_reasons])
     if not reasons:
         return None
+    hidden = len(texts) - len(texts[:most_reasons])
+    reasons += f"; and {count_of(hidden, 'more reason')}" if hidden else ""
     wrong = {verdict.where for verdict in run.wrong}
     if wrong < {experiment.name for experiment in run.experiments}:
         # Such as one vector length of three: what is wrong counts for nothing, the rest stands.

@@ -246,7 +246,8 @@ def _bordered(
     bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
     bars = bars if has_bar else None
     if bars is not None:
-        table.add_column()
+        # Beside its figures the bar needs no head; where they had no room, it says what it shows.
+        table.add_column("" if bars in widths else columns[bars].heading)
     for row in rows:
         cells = [_fitted(row[index], columns[index], width) for index, width in widths.items()]
         table.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))

@@ -220,6 +220,11 @@ class Comparison:
         return " → ".join(self.short_names)
 
     @property
+    def has_two_models(self) -> bool:
+        """Whether the sides are different models, as far as recorded."""
+        return bool(_different_models(self.baseline, self.candidate))
+
+    @property
     def wrong_outputs(self) -> tuple[str, ...]:
         """What is wrong with the outputs, in words; of two programs, only by their own verdicts.
 
@@ -474,6 +479,13 @@ def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
     return notes
 
 
+def _different_models(baseline: Side, candidate: Side) -> tuple[str, ...]:
+    """Returns the names of two models; nothing of one, or where a name is not known."""
+    models = [side.experiment.program.model for side in (baseline, candidate)]
+    names = tuple(dict.fromkeys(model.name for model in models if model is not None))
+    return names if len(names) > 1 else ()
+
+
 def _notes(baseline: Side, candidate: Side) -> list[str]:
     """What stands against taking the comparison at face value."""
     notes = [
@@ -481,9 +493,7 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     ]
     if baseline.label == candidate.label and baseline.run.source == candidate.run.source:
         notes.insert(0, "both sides are the same run; name two")
-    models = [side.experiment.program.model for side in (baseline, candidate)]
-    names = [model.name for model in models if model is not None]
-    if len(set(names)) > 1:
+    if names := _different_models(baseline, candidate):
         notes.insert(0, f"the sides are different models, {join_names(names)}")
     for side in (baseline, candidate):
         notes += split_notes(side.experiment)

@@ -15,7 +15,7 @@ from etprof.analysis.findings.finding import (
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
-from etprof.base.text import command_line
+from etprof.base.text import command_line, without_flags
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
@@ -103,11 +103,27 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
         ),
-        action=(
-            "close other programs, let the device cool, and measure again with "
-            f"--blocks {_more_blocks(subject)}"
-        ),
+        action=f"close other programs{_rest(subject)}, and measure again{_longer(subject)}",
     )
+
+
+def _rest(subject: Subject) -> str:
+    manifest = subject.run.run.manifest
+    return ", let the device cool" if manifest and manifest.platform == "android" else ""
+
+
+def _longer(subject: Subject) -> str:
+    """Returns the command of the run with more launches, or what to change of its config."""
+    blocks = str(_more_blocks(subject))
+    manifest = subject.run.run.manifest
+    command = manifest.command if manifest else ()
+    if command[1:2] == ("run",):
+        return f" with {blocks} in the config's measurement.blocks"
+    # A run directory may be a stranger's, and a runner names what the command would start.
+    if command[1:2] != ("profile",) or any("runner" in argument for argument in command):
+        return f" with --blocks {blocks}"
+    arguments = without_flags(command[1:], {"--blocks": 1})
+    return f": `{command_line(*arguments, '--blocks', blocks)}`"
 
 
 def _more_blocks(subject: Subject) -> int:
