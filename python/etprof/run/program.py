@@ -470,8 +470,7 @@ def _load_tensors(program: LoadedProgram, tensors: Iterable[TensorFile]) -> dict
     """Reads an eager model's outputs beside the program, where they are still the export's."""
     loaded = {}
     for index, expected in enumerate(tensors if program.has_example_inputs else ()):
-        path = find_beside(program, expected)
-        if path is None:
+        if (path := find_beside(program, expected)) is None:
             continue
         tensor = load_tensor(path, expected.dtype, expected.shape)
         if hashlib.sha256(tensor.data).hexdigest() == expected.sha256:
