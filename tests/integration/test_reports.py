@@ -183,6 +183,32 @@ def test_a_kernel_that_is_missing_is_named_with_its_line(tmp_path: Path) -> None
         export(tmp_path, "Bucketed", module="layouts")
 
 
+@pytest.mark.parametrize("model", ["Spectrum", "Scattered"])
+def test_what_pytorch_lacks_in_half_precision_is_told_with_its_way_out(
+    tmp_path: Path, model: str
+) -> None:
+    """The advice was to write that part otherwise, where fp32 or a type is all that it takes."""
+    expected = (
+        r"kernels\.py:\d+: .*\); eager PyTorch runs it in float32: export it as fp32, or write that "
+        r"part for half precision; .* as in torch\.zeros\(2, dtype=x\.dtype\)$"
+    )
+    with pytest.raises(ExportError, match=expected):
+        export(tmp_path, model, module="kernels", precision="fp16")
+    arguments = "has_type=True" if model == "Scattered" else ""
+    precision = "fp16" if arguments else "fp32"
+    again = export(tmp_path, model, arguments, module="kernels", precision=precision)
+    assert again["methods"]["forward"]["check"]["passed"]
+
+
+def test_eager_computes_in_float32_what_it_lacks_in_half_precision(tmp_path: Path) -> None:
+    """ExecuTorch has a kernel for halves, PyTorch none: the export ended in a traceback."""
+    check = export(tmp_path, "SmoothResize", module="kernels", precision="fp16")["methods"][
+        "forward"
+    ]["check"]
+    assert check["passed"]
+    assert check["outputs"][0]["snr_db_converted"] > 50
+
+
 def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
     """L3-7: eager in half precision has some 36 dB of this network, and 40 were asked of a program."""
     method = export(tmp_path, "SettledNet", module="floors", precision="fp16")["methods"]["forward"]
@@ -198,6 +224,7 @@ def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
     [
         ("public", "OneChannel"), ("public", "CircularVolume"), ("public", "ShiftedCache"),
         ("layouts", "RelativeAttention"), ("layouts", "NhwcParameter"),
+        ("kernels", "NamedOutputs"), ("kernels", "CountedAverage"), ("kernels", "BestThree"),
     ],
 )  # fmt: skip
 def test_further_reports_export(tmp_path: Path, module: str, model: str) -> None:

@@ -157,8 +157,12 @@ def _trace(
     # torch.export fails with whatever the model's own code or any of its own passes raise.
     except Exception as error:
         msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
-        is_data = "GuardOnDataDependentSymNode" in msg
-        raise ExportError(f"{msg}; {_NO_BRANCH if is_data else _REWRITE}") from error
+        way_out = _REWRITE
+        if "GuardOnDataDependentSymNode" in msg:
+            way_out = _NO_BRANCH
+        elif tensors.half_precision_of((method.inputs, [*module.parameters()])) is not None:
+            way_out = _IN_HALVES
+        raise ExportError(f"{msg}; {way_out}") from error
     sys.stderr.write(printed.getvalue())
     return flatten_volumes(program)
 
@@ -329,6 +333,10 @@ def root_cause(error: BaseException) -> str:
 
 
 _REWRITE = "write that part of the model otherwise"
+_IN_HALVES = (
+    "eager PyTorch runs it in float32: export it as fp32, or write that part for half precision; "
+    "a tensor that forward makes needs the type of its inputs, as in torch.zeros(2, dtype=x.dtype)"
+)
 _NO_BRANCH = "a program cannot branch on values: use torch.where, or torch.cond for whole branches"
 
 

@@ -87,7 +87,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         carried: Paths of the buffers that the program changes and keeps.
         cases: Further inputs on which it has to be right.
     """
-    converted = follow_steps(method, references)
+    converted = _follow_converted(name, method, references, precision)
     step_outputs = execute_steps(pte, ptd, name, converted.inputs)
     steps = [
         _CheckedStep(
@@ -126,6 +126,20 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         further_inputs=tuple(further_inputs),
     )
     return CheckedMethod(check, steps[0].outputs, converted)
+
+
+def _follow_converted(
+    name: str, method: ExportMethod, references: EagerSteps, precision: str
+) -> EagerSteps:
+    """Runs the converted model in eager PyTorch; raises ExportError where that cannot."""
+    try:
+        return follow_steps(method, references)
+    # A model's code, or a kernel that PyTorch lacks in this precision, may raise anything.
+    except Exception as error:
+        raise ExportError(
+            f"method {name!r} in {precision} fails in eager PyTorch, so that nothing says what the "
+            f"program should give: {first_line(error)}{lowering.blamed_line(error)}; export it as fp32"
+        ) from error
 
 
 def _check_case(  # noqa: PLR0913 - keyword-only: the program, the inputs, and how near

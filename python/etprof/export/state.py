@@ -276,7 +276,7 @@ def _call_in_row(method: ExportMethod, count: int) -> EagerSteps:
 def _call(module: nn.Module, given: Any) -> list[Any]:  # noqa: ANN401 - any inputs
     """Calls the module with copies of its inputs, which it may change."""
     inputs, kwarg_inputs = _copy(given)
-    with torch.no_grad(), half_constants.ClampingMode():  # type: ignore[no-untyped-call]
+    with torch.no_grad(), half_constants.HalfPrecisionMode():  # type: ignore[no-untyped-call]
         outputs = module(*inputs, **kwarg_inputs)
     return [_copy(value) for value in tensors.flatten(outputs)]
 

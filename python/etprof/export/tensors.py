@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.utils import _pytree as pytree
@@ -11,10 +11,18 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from etprof.model_registry.eager_model import ExportMethod
 
+HALF_PRECISIONS: Final = frozenset({torch.float16, torch.bfloat16})
+
 
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any nesting of tensors
     """Casts the floating-point tensors of `tree`; token ids, masks and numbers stay as they are."""
     return pytree.tree_map(lambda leaf: _cast(leaf, dtype), tree)
+
+
+def half_precision_of(tree: Any) -> torch.dtype | None:  # noqa: ANN401 - any nesting of tensors
+    """Returns the first half precision of the tensors in `tree`; None without any."""
+    dtypes = (leaf.dtype for leaf in flatten(tree) if isinstance(leaf, torch.Tensor))
+    return next((dtype for dtype in dtypes if dtype in HALF_PRECISIONS), None)
 
 
 def _cast(leaf: object, dtype: torch.dtype) -> object:

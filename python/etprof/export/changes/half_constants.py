@@ -10,9 +10,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from etprof.export import operators
+from etprof.export import operators, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +24,6 @@ _FILLS: Final = frozenset(
 """Operators that write a constant as it is. Where one is a factor, a smaller one is another result."""
 _VALUES: Final = frozenset({"value", "fill_value", "self", "other"})
 """Names of the arguments that are written."""
-_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 
 
 def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
@@ -32,7 +32,11 @@ def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
     for node in [node for node in program.graph.nodes if node.op == "call_function"]:
         kind = operators.target_name(node).partition(".")[0]
         value = node.meta.get("val")
-        if kind not in _FILLS or not isinstance(value, torch.Tensor) or value.dtype not in _HALVES:
+        if (
+            kind not in _FILLS
+            or not isinstance(value, torch.Tensor)
+            or value.dtype not in tensors.HALF_PRECISIONS
+        ):
             continue
         before = node.args
         node.args = tuple(_fit_numbers(node.target, before, value.dtype))
@@ -44,8 +48,12 @@ def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
     return dict(counts)
 
 
-class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is on, eager PyTorch takes such constants in the same way."""
+class HalfPrecisionMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is on, eager PyTorch takes such constants in the same way.
+
+    And it computes in float32 what it has in no half precision, such as a resize with anti-aliasing:
+    ExecuTorch's kernels take halves there.
+    """
 
     def __torch_dispatch__(
         self,
@@ -58,10 +66,28 @@ class ClampingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.overloadpacket.__name__ in _FILLS:
             types_of = [value.dtype for value in args if isinstance(value, torch.Tensor)]
             dtypes = [(kwargs or {}).get("dtype"), *types_of]
-            half = next((dtype for dtype in dtypes if dtype in _HALVES), None)
+            half = next((dtype for dtype in dtypes if dtype in tensors.HALF_PRECISIONS), None)
             if half is not None:
                 args = _fit_numbers(func, args, half)
-        return func(*args, **(kwargs or {}))
+        try:
+            return func(*args, **(kwargs or {}))
+        except NotImplementedError:
+            half = tensors.half_precision_of((args, kwargs))
+            if half is None or func._schema.is_mutable:
+                raise
+            wide = _with_type((args, kwargs or {}), half, torch.float32)
+            return _with_type(func(*wide[0], **wide[1]), torch.float32, half)
+
+
+def _with_type(values: Any, before: torch.dtype, after: torch.dtype) -> Any:  # noqa: ANN401 - any structure
+    """Casts the tensors of one type in it, wherever they are."""
+
+    def cast(leaf: object) -> object:
+        if isinstance(leaf, torch.Tensor) and leaf.dtype == before:
+            return leaf.to(after)
+        return leaf
+
+    return pytree.tree_map(cast, values)
 
 
 def _written(target: Any, args: Sequence[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from etprof.export import operators, upstream
+from etprof.export import operators, tensors, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,6 @@ SUMS_HALVES: Final[Mapping[str, str]] = {
 Found by running each alone on random halves, which tests/integration/test_half_sums.py repeats.
 PyTorch takes RMS norms apart in float32, and a batch norm sums nothing when it is not trained.
 """
-_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 REASON: Final = "etprof casts it to float32, because ExecuTorch would accumulate in half precision"
 
 
@@ -127,7 +126,7 @@ def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torc
 
 
 def _is_half_value(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in _HALVES
+    return isinstance(value, torch.Tensor) and value.dtype in tensors.HALF_PRECISIONS
 
 
 def _float(value: Any) -> Any:  # noqa: ANN401 - a tensor, or None for a result nobody asks for
