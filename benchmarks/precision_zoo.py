@@ -33,7 +33,7 @@ from etprof.export.model_loading import describe_models
 from etprof.export.request import PRECISIONS, ExportRequest
 from etprof.numerics.session import GapRequest, compare_with_eager
 from etprof.run.delegation import DelegationReport
-from etprof.run.program import ExportManifest, MethodFiles
+from etprof.run.program import ExportCheck, ExportManifest, MethodFiles
 from etprof.targets.local import LocalTarget
 
 USUAL = ("fp32", "fp16", "int8", "8da4w")
@@ -41,7 +41,8 @@ MARKS = ("<!-- precision_zoo.py -->", "<!-- end of precision_zoo.py -->")
 LIKE_FLOAT32_DB = 90.0
 """Nothing that was rounded to halves or integers is so near to float32: those end at 75 dB."""
 COLUMNS = (
-    "model", "method", "precision", "answer", "SNR to fp32", "SNR to converted", "cosine",
+    "model", "method", "precision", "answer", "eager's SNR to fp32", "SNR to fp32",
+    "SNR to converted", "cosine",
     "same top-1", "in float32", "delegated MACs", "SME2 MACs (predicted)", "size", "why not",
 )  # fmt: skip
 _TEXT = {
@@ -236,6 +237,7 @@ def _make_row(model: str, manifest: ExportManifest, report: DelegationReport, me
         method,
         manifest.precision,
         answer,
+        _eager_ratio(files.check),
         *(
             "equal" if each.snr_db is None and each.answer == "passed" else _ratio(each.snr_db)
             for each in (precision, lowering)
@@ -276,6 +278,13 @@ def _locate(model: str, precision: str, method: str, least_db: float) -> str:
         f"{most.operator} {most.node}, {_ratio(most.own_gap.snr_db)} of its own, where "
         f"{_ratio(most.explained.least_db)} are explained)"
     )
+
+
+def _eager_ratio(check: ExportCheck) -> str:
+    """Returns how near eager PyTorch in the program's precision is to float32, at its worst output."""
+    ratios = [output.snr_db_precision for output in check.outputs]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return _ratio(min(known)) if known else "equal"
 
 
 def _ratio(snr_db: float | None) -> str:
