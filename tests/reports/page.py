@@ -27,7 +27,7 @@ operator, its line and the way out. int8 is left out where nothing of the model 
 """
 _FOOT: Final = """
 Beyond single reports, [a table](models.md#model-by-precision) has the zoo's models and 34 networks of
-transformers in each precision, with what eager PyTorch in that precision comes to.
+transformers in each precision, beside the float32 and the converted model.
 """
 
 
