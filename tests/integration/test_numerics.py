@@ -18,6 +18,7 @@ from etprof.export import lowering
 from etprof.export.request import ExportRequest
 from etprof.numerics.session import GapRequest, compare_with_eager
 from etprof.targets.local import LocalTarget
+from tests.reports.files import write_model
 
 if TYPE_CHECKING:
     from etprof.analysis.numeric_gap import NumericGaps
@@ -49,6 +50,16 @@ def test_a_sound_program_parts_nowhere(toy: NumericGaps) -> None:
     assert [row.delegate is None for row in toy.rows[:: len(toy.modes)]] == [
         node == "mean" for node in nodes
     ]
+
+
+def test_what_pytorch_lacks_in_half_precision_is_compared_with_float32(tmp_path: Path) -> None:
+    """`numerics` ended in a traceback where eager has no kernel for halves."""
+    name = write_model(tmp_path, "kernels", "SmoothResize")
+    request = GapRequest(export=ExportRequest(name, "fp16", outdir=tmp_path))
+    (row,) = {row.node: row for row in compare_with_eager(request, LocalTarget()).rows}.values()
+    assert row.own_gap is not None
+    assert row.own_gap.snr_db is not None
+    assert row.own_gap.snr_db > 50
 
 
 @pytest.mark.parametrize("seed", range(3))

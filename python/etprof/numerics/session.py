@@ -20,6 +20,7 @@ from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.records import sme_label
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
+from etprof.export.changes.half_constants import HalfPrecisionMode
 from etprof.export.changes.rewriting import plan_rewriting
 from etprof.export.quality.reference import in_float32
 from etprof.export.session import SEED, ExportSession
@@ -378,7 +379,7 @@ class _GraphWalk(torch.fx.Interpreter):
 def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], observe: Observer) -> None:
     """Runs `program` on flat inputs; buffers that it changes are as before afterwards."""
     module = program.module(check_guards=False)
-    with unchanged_buffers(module):
+    with unchanged_buffers(module), HalfPrecisionMode():  # type: ignore[no-untyped-call]
         _GraphWalk(module, observe).run(*inputs, enable_io_processing=False)
 
 
