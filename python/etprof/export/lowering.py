@@ -525,7 +525,9 @@ def _convert_graph(
             for step in range(2, STEPS + 1):
                 inputs, kwarg_inputs = vary_inputs(method, step)
                 prepared(*inputs, **kwarg_inputs)
-    converted = upstream.convert_pt2e(prepared)
+    # It computes what depends on constants alone, `counter.add_(1)` too: one inference too many.
+    with unchanged_buffers(prepared, names):
+        converted = upstream.convert_pt2e(prepared)
     report = QuantizationReport(len(samples), _count_quantized(converted))
     return replace(method, module=converted), report
 

@@ -24,7 +24,13 @@ from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
 from etprof.export.changes.fallbacks import MissingKernelError, RefusedProgramError
-from etprof.export.state import follow_steps, run_apart, run_eager, unchanged_buffers
+from etprof.export.state import (
+    follow_steps,
+    run_apart,
+    run_eager,
+    run_steps,
+    unchanged_buffers,
+)
 from etprof.run.accuracy import (
     NO_LIKENESS_DB,
     InputsVerdict,
@@ -71,6 +77,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
     floors: Floors,
     carried: Collection[str] = (),
     cases: Iterable[InputCase] = (),
+    load_tracing: Callable[[], tuple[ExportMethod, ExportMethod]] | None = None,
 ) -> CheckedMethod:
     """Executes method `name` from its initial state and answers both questions on its outputs.
 
@@ -86,6 +93,7 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         floors: The least likeness to the float32 model that is good enough.
         carried: Paths of the buffers that the program changes and keeps.
         cases: Further inputs on which it has to be right.
+        load_tracing: Makes the float32 method and its trace anew, for a method that is a trace itself.
     """
     converted = _follow_converted(name, method, references, precision)
     step_outputs = execute_steps(pte, ptd, name, converted.inputs)
@@ -109,6 +117,8 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         hint = explain_state(method, references, steps, carried)
         blamed = next(verdict for verdict in verdicts if verdict.answer == "failed")
         verdicts[verdicts.index(blamed)] = _with_hint(blamed, hint)
+    if has_state and load_tracing is not None:
+        verdicts = _judge_tracing(verdicts, *load_tracing())
     further_inputs = []
     for case in cases:
         verdict, failed = _check_case(pte, ptd, name, case=case, precision=precision, floors=floors)
@@ -126,6 +136,27 @@ def check_program(  # noqa: PLR0913 - the program, what it should give, and how 
         further_inputs=tuple(further_inputs),
     )
     return CheckedMethod(check, steps[0].outputs, converted)
+
+
+def _judge_tracing(
+    verdicts: list[Verdict], eager: ExportMethod, trace: ExportMethod
+) -> list[Verdict]:
+    """Returns the verdicts, with that on the lowering failed where the trace has another state.
+
+    A quantised model is a trace, and what tracing got wrong of its state the converted model has
+    wrong too: beside the rounding of 8 bits that hardly shows.
+    """
+    expected = run_steps(eager)
+    traced = follow_steps(trace, expected)
+    verdict = worst_step(
+        {
+            step: judge_lowering(_compare(traced.of(step), expected.of(step)), "fp32", {})
+            for step in range(1, expected.count + 1)
+        }
+    )
+    if verdict.answer != "failed":
+        return verdicts
+    return [verdict if example.question == "lowering" else example for example in verdicts]
 
 
 def _follow_converted(

@@ -9,7 +9,7 @@ import importlib.metadata
 import platform
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -451,6 +451,7 @@ class ExportOutput:
         The references get the dimension order of the program's outputs, for files to be compared.
         """
         for name, method in self.prepared.methods.items():
+            load = cache(partial(self._load_tracing, name)) if self.prepared.quantization else None
             checked = runtime_check.check_program(
                 self._staged(self.files.pte),
                 self._external_data(),
@@ -464,8 +465,9 @@ class ExportOutput:
                     method,
                     self.prepared.sample_references.get(name, {}),
                     self.lowered.edge.exported_program(name),
-                    partial(self._load_tracing, name) if self.prepared.quantization else None,
+                    load,
                 ),
+                load_tracing=load,
             )
             self.checks[name] = checked.check
             exact, converted = self.prepared.references[name], checked.converted
