@@ -43,6 +43,19 @@ class Windows(nn.Module):
         return result
 
 
+class ConvolvedWindows(nn.Module):
+    """The same behind a convolution, which is quantised all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.windows = nn.Conv2d(3, 8, 3, padding=1), Windows()
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        features = torch.relu(self.conv(image)).reshape(1, 2, 2, 2, 2, 2, 8)
+        result: torch.Tensor = self.windows(features)
+        return result
+
+
 class PaddedShuffle(nn.Module):
     """Padding behind a pixel shuffle, between convolutions."""
 
@@ -90,6 +103,7 @@ INPUTS: dict[type[nn.Module], Callable[[], tuple[torch.Tensor, ...]]] = {
     ScaledSum: lambda: (torch.randn(5, 12),),
     ScaledBatches: lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 6), torch.randn(2, 6, 5)),
     Windows: lambda: (torch.randn(1, 16, 16),),
+    ConvolvedWindows: lambda: (torch.randn(1, 3, 4, 8),),
     PaddedShuffle: lambda: (torch.randn(1, 3, 12, 12),),
     Volumes: lambda: (torch.randn(1, 2, 6, 10, 10),),
     GrowingVolumes: lambda: (torch.randn(1, 2, 4, 6, 6),),

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from etprof.backends.rewrite import Rewrite
 
+MOST_AXES: Final = 6
+"""Of a tensor: XNN_MAX_TENSOR_DIMS in XNNPACK's include/xnnpack.h."""
 _TAKE_BF16: Final = frozenset(
     [
         "Abs",
@@ -298,13 +300,17 @@ def _is_row_sum(node: torch.fx.Node) -> bool:
 
 
 def _has_dimensions(node: torch.fx.Node) -> bool:
-    """Whether no input is a computed scalar: a quantised one ends XNNPACK's layout pass (v1.5)."""
+    """Whether XNNPACK takes its inputs as integers, by their axes.
+
+    A quantised scalar ends its layout pass (v1.5). Of more than six axes it refuses the integers when
+    the program is loaded, and then the conversion that a layer outside the delegate reads.
+    """
     computed = (
         input_node.meta.get("val")
         for input_node in node.all_input_nodes
         if input_node.op != "get_attr"
     )
-    return all(getattr(value, "ndim", 1) > 0 for value in computed)
+    return all(0 < getattr(value, "ndim", 1) <= MOST_AXES for value in computed)
 
 
 class _ReasonCollector(logging.Handler):
