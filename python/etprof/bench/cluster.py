@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.errors import UsageError
+from etprof.base.units import be, count_of
 from etprof.bench.archives import pack_program, unpack_run
 from etprof.bench.execution import UnitOutcome, describe_error, keep_failure
 from etprof.bench.remote import run_remotely
@@ -45,7 +46,8 @@ def run_on_cluster(
     client = _connect(address)
     try:
         waiting = _submit(client, tasks, keep_going=keep_going)
-        reporter.say(f"{len(waiting)} runs are with the scheduler at {address}")
+        count = len(waiting)
+        reporter.say(f"{count_of(count, 'run')} {be(count)} with the scheduler at {address}")
         absent: dict[str, float] = {}
         while waiting:
             for future in _finished(client, waiting):
