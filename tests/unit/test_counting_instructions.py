@@ -23,7 +23,9 @@ from tests.world.results import result_document
 CODE = 0x1000
 CLOCK = CODE + 32 + 16
 """The second stub, after the head of all stubs."""
-ENTRY, UNNAMED, ASSEMBLY, NOWHERE, LATE, END = 0x1040, 0x1050, 0x1058, 0x1060, 0x106C, 0x107C
+ENTRY, UNNAMED, ASSEMBLY, NOWHERE, LATE, LAST, END = (
+    0x1040, 0x1050, 0x1058, 0x1060, 0x106C, 0x107C, 0x108C,
+)  # fmt: skip
 ENTRY_NAME = f"_ZN{COUNTED.entry_symbol}Ev"
 FRAMES = {ENTRY: 16, UNNAMED: 8, LATE: 8}
 """Functions with an unwind table: where they begin, and their bytes."""
@@ -49,6 +51,7 @@ SYMBOLS = (
     Symbol("assembly", FUNCTION, ASSEMBLY, 8),
     Symbol("a_table", OBJECT, NOWHERE, 8),
     Symbol("late", FUNCTION, LATE, 8),
+    Symbol("last", FUNCTION, LAST, 8),
 )
 
 
@@ -123,6 +126,8 @@ def test_every_instruction_of_a_library_belongs_to_a_function(tmp_path: Path) ->
         *["code at 0x1060"] * 3,
         *["late"] * 2,
         *["code at 0x1074"] * 2,
+        *["last"] * 2,
+        *["code at 0x1084"] * 2,
     ]
 
 
@@ -230,6 +235,8 @@ def test_an_emulated_run_counts_the_instructions_of_each_operator(
         ),
         ("Add #1", 3, {"stubs of other libraries' functions": 1, "code at 0x1060": 1}),
     ]
+    # AND those that ran most come first
+    assert next(iter(counts.operators[0].functions)) == "function at 0x1050"
     assert sorted(path.name for path in out.iterdir()) == ["instructions.json", "r.json"]
 
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from etprof.base.errors import ExportError
 from etprof.run.accuracy import TextQuality
 from etprof.run.manifest import MeasuredProgram
-from etprof.run.program import ExportManifest, LoadedProgram, find_beside, load_expected
+from etprof.run.program import (
+    ExportManifest,
+    LoadedProgram,
+    find_beside,
+    load_expected,
+    refuse_inaccurate,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,5 +273,39 @@ def test_options_that_made_another_program_are_told_as_flags() -> None:
     assert exported.model_words == (
         "net", "--input", "1x3", "--input", "2x3", "--weights", "w.bin",
     )  # fmt: skip
-    planned = exported.model_copy(update={"options": {"memory_planning": "naive"}})
+    planned = exported.model_copy(
+        update={"options": {"memory_planning": "naive", "weights": {"name": "IMAGENET1K"}}}
+    )
+    assert planned.model_words == ("net",)
     assert planned.option_words == ("--memory-planning", "naive")
+
+
+@pytest.mark.parametrize("text", ["failed", "unknown", None])
+def test_wrong_outputs_are_told_by_method_and_refused(tmp_path: Path, text: str | None) -> None:
+    verdicts = {
+        "prefill": [{"question": "lowering", "answer": "passed"}],
+        "decode": [
+            {"question": "lowering", "answer": "failed", "output": 0, "snr_db": 3.0,
+             "least_snr_db": 40.0},
+            {"question": "precision", "answer": "passed"},
+        ],
+    }  # fmt: skip
+    methods: dict[str, Any] = {name: {"check": {"verdicts": v}} for name, v in verdicts.items()}
+    verdict = {"question": "text", "answer": text}
+    quality = None if text is None else {**QUALITY.model_dump(), "verdict": verdict}
+    exported = program(methods={**methods, "other": {}}, quality=quality).exported
+    assert exported is not None
+    (failed,) = exported.failed_verdicts
+    assert failed.question == "lowering"
+    of_method, *of_text = exported.failed
+    assert of_method == f"method 'decode': {failed.text}"
+    assert len(of_text) == (text == "failed")
+    path = tmp_path / "m.pte"
+    refuse_inaccurate(path)
+    path.with_name("m.pte.json").write_text(exported.model_dump_json())
+    with pytest.raises(ExportError, match=r"m\.pte gives wrong outputs: method 'decode': "):
+        refuse_inaccurate(path)
+    # AND a program whose outputs are right is no reason to stop
+    right = exported.model_copy(update={"methods": {}, "quality": None})
+    path.with_name("m.pte.json").write_text(right.model_dump_json())
+    refuse_inaccurate(path)
