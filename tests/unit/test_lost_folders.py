@@ -47,8 +47,14 @@ def test_what_a_killed_process_left_is_removed_by_the_next(temporary: Path) -> N
         leave(temporary, "another-inputs-a", age_s=2 * MINUTE_S),
         leave(temporary, "etprof-in_use-a", age_s=2 * MINUTE_S),
     ]
+    # Not a folder, though somebody's lock would be free.
+    link = temporary / "etprof-link-a"
+    link.symlink_to(leave(temporary, "elsewhere", age_s=2 * MINUTE_S))
+    moment = time.time() - 2 * MINUTE_S
+    os.utime(link, (moment, moment), follow_symlinks=False)
+    stay.append(link)
     descriptors = open_files()
-    with (stay[-1] / ".scratch").open("rb") as used:
+    with (stay[3] / ".scratch").open("rb") as used:
         fcntl.flock(used, fcntl.LOCK_EX)
         with scratch_folder("inputs") as folder:
             assert folder.parent == temporary

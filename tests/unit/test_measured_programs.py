@@ -84,6 +84,28 @@ def test_example_inputs_are_those_of_the_export(measured: LoadedProgram, has_the
     assert measured.has_example_inputs is has_them
 
 
+def test_without_a_method_of_its_own_the_exports_first_is_meant() -> None:
+    measured = program(A)
+    assert measured.measured is not None
+    assert measured.precision is None
+
+    def called(method: str | None) -> LoadedProgram:
+        model = measured.measured and measured.measured.model
+        assert model is not None
+        changed = model.model_copy(update={"method": method, "precision": "fp16"})
+        record = MeasuredProgram(
+            model=changed, inputs=measured.measured and measured.measured.inputs
+        )
+        return replace(measured, measured=record)
+
+    assert called(None).method == measured.method is not None
+    assert called(None).precision == "fp16"
+    # AND of a method that the export does not know nothing is known
+    assert called("another").method is None
+    assert not called("another").has_same_inputs(program({**A, "sha256": "another"}))
+    assert NOTHING.precision is None
+
+
 def test_a_program_without_input_files_got_its_examples() -> None:
     measured = program(A)
     assert measured.measured is not None
