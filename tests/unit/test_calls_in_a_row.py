@@ -142,10 +142,10 @@ def test_without_samples_the_values_are_shifted(example: list[float], second: li
 
 
 def test_state_that_is_new_changed_or_gone_is_named_and_put_back() -> None:
-    module = Total()
-    module.history = deque([torch.zeros(1)])  # type: ignore[assignment]
-    module.names = {"a": [1, None]}  # type: ignore[assignment]
-    module.other = object()  # type: ignore[assignment]
+    module: Any = Total()
+    module.history = deque([torch.zeros(1)])
+    module.names = {"a": [1, None]}
+    module.other = object()
     module.inner = Remembered()
     before = take_state(module)
     assert set(before) == {"total", "calls", "history", "names", "inner.table"}
@@ -154,7 +154,7 @@ def test_state_that_is_new_changed_or_gone_is_named_and_put_back() -> None:
     module.names["a"][0] = 2
     module.inner.table.append(torch.ones(2))
     del module.calls
-    module.made = "later"  # type: ignore[assignment]
+    module.made = "later"
     after = take_state(module)
     changed = list_changes(before, after)
     assert changed[-1] == "made"
