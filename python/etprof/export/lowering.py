@@ -157,11 +157,9 @@ def _trace(
     # torch.export fails with whatever the model's own code or any of its own passes raise.
     except Exception as error:
         msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
-        way_out = _REWRITE
-        if "GuardOnDataDependentSymNode" in msg:
-            way_out = _NO_BRANCH
-        elif tensors.half_precision_of((method.inputs, [*module.parameters()])) is not None:
-            way_out = _IN_HALVES
+        is_data = "GuardOnDataDependentSymNode" in msg
+        is_half = tensors.half_precision_of((method.inputs, [*module.parameters()])) is not None
+        way_out = _NO_BRANCH if is_data else _IN_HALVES if is_half else _REWRITE
         raise ExportError(f"{msg}; {way_out}") from error
     sys.stderr.write(printed.getvalue())
     return flatten_volumes(program)

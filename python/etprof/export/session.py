@@ -470,13 +470,12 @@ class ExportOutput:
                 load_tracing=load,
             )
             self.checks[name] = checked.check
-            exact, converted = self.prepared.references[name], checked.converted
-            self.converted_steps[name] = converted
+            exact, self.converted_steps[name] = self.prepared.references[name], checked.converted
             later = range(2, exact.count + 1) if exact.changed else ()
             pairs: list[tuple[list[Any], list[Any]]] = []
             for step in (1, *later):
                 pair = [_stored_like(_with_dtypes_of(side.of(step), checked.outputs), checked.outputs)
-                        for side in (exact, converted)]  # fmt: skip
+                        for side in (exact, checked.converted)]  # fmt: skip
                 pairs.append((pair[0], pair[1]))
             (self.references[name], self.converted[name]), *self.steps[name] = pairs
 
