@@ -213,6 +213,20 @@ def test_eager_computes_in_float32_what_it_lacks_in_half_precision(tmp_path: Pat
     assert check["outputs"][0]["snr_db_converted"] > 50
 
 
+@pytest.mark.parametrize("model", ["Bucketed", "CroppingPad"])
+def test_what_has_no_kernel_is_right_once_it_is_written_otherwise(
+    tmp_path: Path, model: str
+) -> None:
+    """The way out of what is refused: comparisons in place of bucketize, a slice before the padding."""
+    module = "layouts" if model == "Bucketed" else "public"
+    with pytest.raises(
+        ExportError, match=rf"{module}\.py:\d+.*write that part of the model otherwise"
+    ):
+        export(tmp_path, model, module=module)
+    manifest = export(tmp_path, model, "is_rewritten=True", module=module)
+    assert manifest["methods"]["forward"]["check"]["passed"]
+
+
 def test_half_precision_is_held_to_what_it_can_do(tmp_path: Path) -> None:
     """L3-7: eager in half precision has some 36 dB of this network, and 40 were asked of a program."""
     method = export(tmp_path, "SettledNet", module="floors", precision="fp16")["methods"]["forward"]

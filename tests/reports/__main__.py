@@ -24,6 +24,9 @@ REFUSED = {"Forgotten", "CroppingPad", "Bucketed"}
 and a padding that takes away or places among boundaries, of which ExecuTorch 1.5.1 has no kernel."""
 
 
+TOO_COARSE = {"SettledNet"}
+"""What int8 is no precision for: it amplifies rounding by some 35 dB, as fp16 shows, where each of its
+layers in int8 leaves 40 dB. Eager PyTorch in int8 is as far from float32."""
 REFUSED_IN_HALVES = {"Spectrum", "Scattered"}
 """What PyTorch itself cannot compute in half precision: it says so, and what to do."""
 
@@ -70,7 +73,9 @@ def try_case(case: Case, precision: str) -> tuple[bool, str]:
             nothing = "nothing that" in str(error)
             is_halved = precision == "fp16" and case.model in REFUSED_IN_HALVES
             is_true = is_halved and "export it as fp32, or write that part for half" in str(error)
-            return nothing or is_true or not case.is_right, str(error)
+            is_coarse = precision == "int8" and case.model in TOO_COARSE
+            is_precision = is_coarse and "not faithful" not in str(error)
+            return nothing or is_true or is_precision or not case.is_right, str(error)
         manifest = json.loads(request.files().manifest.read_text())
         outputs = manifest["methods"]["forward"]["check"]["outputs"]
         ratios = [output["snr_db"] for output in outputs if output["snr_db"] is not None]

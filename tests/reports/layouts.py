@@ -161,14 +161,19 @@ class RelativeAttention(nn.Module):
 class Bucketed(nn.Module):
     """pytorch/executorch#20270: places among boundaries, for which there is no portable kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_rewritten: bool = False) -> None:
         super().__init__()
+        self.is_rewritten = is_rewritten
         self.bounds: torch.Tensor
         self.register_buffer("bounds", torch.linspace(-1, 1, 5))
         self.table = nn.Embedding(6, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.table(torch.bucketize(x, self.bounds))
+        if self.is_rewritten:
+            places = (x.unsqueeze(-1) > self.bounds).sum(dim=-1)
+        else:
+            places = torch.bucketize(x, self.bounds)
+        result: torch.Tensor = self.table(places)
         return result
 
 

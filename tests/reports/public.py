@@ -70,7 +70,13 @@ class CircularVolume(nn.Module):
 class CroppingPad(nn.Module):
     """pytorch/executorch#12456: a padding of which one side takes away."""
 
+    def __init__(self, *, is_rewritten: bool = False) -> None:
+        super().__init__()
+        self.is_rewritten = is_rewritten
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.is_rewritten:
+            return nn.functional.pad(x[:, 2:], (0, 0, 0, 2))
         return nn.functional.pad(x, (0, 0, -2, 2))
 
 
