@@ -51,8 +51,8 @@ def test_the_floor_of_a_precision_is_absolute(precision: str) -> None:
 @pytest.mark.parametrize(
     ("snr_db", "cost_db", "answer"),
     [
-        (31.3, 36.0, "passed"),  # eager in half precision is no better
-        (31.1, 36.0, "failed"),
+        (28.3, 36.0, "passed"),  # eager in half precision is no better
+        (28.1, 36.0, "failed"),
         (39.9, 80.0, "failed"),  # it could be better
         (20.1, 15.0, "passed"),  # as good as what is asked of int8
         (19.9, 15.0, "failed"),
@@ -110,7 +110,8 @@ def test_what_misses_a_floor_by_a_hair_does_not_read_as_if_it_met_it() -> None:
         (41.0, 60.0, "passed"),  # far from what is possible, but good
         (39.0, 60.0, "failed"),
         (30.1, 33.0, "passed"),  # the network amplifies rounding: eager is no better
-        (29.9, 33.0, "failed"),
+        (26.1, 33.0, "passed"),  # by up to 5.1 dB in 29 random networks, three deviations are 7
+        (25.9, 33.0, "failed"),
         (24.0, 26.0, "passed"),  # L3-7: it was refused for less than 25
         (19.0, 20.0, "failed"),  # and the margin ends here
         (-1.8, 60.3, "failed"),  # a wrong kernel
