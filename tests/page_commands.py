@@ -181,6 +181,7 @@ HOST: dict[str, Row] = {
         "host"
     ),
     "export mobilenet_v3_small --dtype fp16 --rewrite all": Row("host"),
+    "export vit_tiny --rewrite all --rewrite-except 'spelled_norms=blocks.0.*'": Row("host"),
     "export --model path/to/my_model.py:MyModel --quantize int8 --outdir out": Row("host"),
     "profile net.py:Net --input 1x3x224x224 --input int64:1x17": Row("host"),
     "profile toy_cnn --input 4x3x32x32": Row("host"),

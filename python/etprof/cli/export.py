@@ -108,6 +108,9 @@ def _add_lowering(parser: argparse.ArgumentParser) -> None:
          {"default": "greedy"}),
         ("--per-op", bool, "", "one delegate call per operator, which takes less memory",
          {"dest": "per_op_mode"}),
+        ("--rewrite-except", name_list, "LIST",
+         "modules that a rewrite leaves as they are, such as 'spelled_norms=encoder.*'",
+         {"default": (), "dest": "rewrite_exclusions"}),
         ("--strict", bool, "",
          "fail where the runtime refuses an operator of the delegate, instead of leaving it outside"),
     )  # fmt: skip
@@ -203,7 +206,11 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
 
 def _without_rewrites(request: ExportRequest) -> Path | None:
     """Returns the program of the same export without rewrites, where it exists."""
-    plain = replace(request, options=replace(request.options, rewrites=())).files().pte
+    plain = (
+        replace(request, options=replace(request.options, rewrites=(), rewrite_exclusions=()))
+        .files()
+        .pte
+    )
     return plain if plain != request.files().pte and plain.is_file() else None
 
 
@@ -245,11 +252,11 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
     from etprof.run.delegation import DelegationReport, MethodReport
     from etprof.tables.brief import AnswerLine, Brief, UnbrokenLine
     from etprof.tables.export import (
-        REWRITES,
         SCOPES,
         headline,
         kinds_table,
         possible_rewrites,
+        rewrites_of,
         share_of_work,
         summary_table,
         undelegated_tables,
@@ -276,7 +283,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: details of the answer
         details=(
             summary_table(manifest, report),
             kinds,
-            REWRITES.of(manifest.rewrites),
+            rewrites_of(manifest),
             SCOPES.of(manifest.scopes),
             *outside[1:],
             *left_out,

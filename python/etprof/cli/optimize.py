@@ -85,17 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--backend", str, "", "delegate (default: as for `etprof export`)"),
         ("--weights", Path, "FILE", "checkpoint with the model's weights"),
     )  # fmt: skip
-    add_flags(
-        parser.add_argument_group("search"),
-        ("--rewrite", name_list, "LIST", "search among these only; see `etprof docs optimize`",
-         {"default": ("all",), "dest": "rewrites"}),
-        ("--tolerance", decibels, "DB",
-         "how many dB lower than the baseline's the SNR against eager fp32 may be (default 2)",
-         {"default": 2.0}),
-        ("--least-snr", decibels, "DB",
-         "least signal-to-noise ratio of the result (default: the precision's)"),
-        ("--dry-run", bool, "", "list what would be tried and what each rewrite would change"),
-    )  # fmt: skip
+    _add_search(parser)
     add_flags(
         parser.add_argument_group("target"),
         SERIAL,
@@ -109,6 +99,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("output"),
         ("--outdir", Path, "DIR", "folder of the files (default: out_<model>/optimize_<precision>)"),
         JSON,
+    )  # fmt: skip
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    """Declares what is searched, and what the result has to keep."""
+    add_flags(
+        parser.add_argument_group("search"),
+        ("--rewrite", name_list, "LIST", "search among these only; see `etprof docs optimize`",
+         {"default": ("all",), "dest": "rewrites"}),
+        ("--rewrite-except", name_list, "LIST",
+         "modules that a rewrite leaves as they are, such as 'spelled_norms=encoder.*'",
+         {"default": (), "dest": "rewrite_exclusions"}),
+        ("--tolerance", decibels, "DB",
+         "how many dB lower than the baseline's the SNR against eager fp32 may be (default 2)",
+         {"default": 2.0}),
+        ("--least-snr", decibels, "DB",
+         "least signal-to-noise ratio of the result (default: the precision's)"),
+        ("--dry-run", bool, "", "list what would be tried and what each rewrite would change"),
     )  # fmt: skip
 
 
@@ -208,6 +216,7 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
         options=ExportOptions(
             weights=arguments.weights,
             rewrites=arguments.rewrites,
+            rewrite_exclusions=arguments.rewrite_exclusions,
             example_inputs=tuple(arguments.example_inputs),
         ),
     )

@@ -297,13 +297,19 @@ LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
 """In paths of PyTorch's own files."""
 
 
+def module_path(meta: Mapping[str, Any]) -> str:
+    """Returns the path of the innermost module of a node by its `meta`; empty for the model itself."""
+    stack = list((meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack else ""
+
+
 def find_origin(node: torch.fx.Node) -> Origin:
     """Returns the innermost module of `node` and the innermost line outside PyTorch itself."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path, kind = stack[-1] if stack else ("", "")
+    kind = stack[-1][1] if stack else ""
     kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
     return Origin(
-        module_path=str(path),
+        module_path=module_path(node.meta),
         module_type=kind.rpartition(".")[2],
         source=_source_line(node.meta.get("stack_trace")),
     )

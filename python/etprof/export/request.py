@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.text import suggest
+from etprof.export.changes.exclusions import FLAG, parse_exclusions
 from etprof.export.changes.scopes import parse_scopes
 from etprof.model_registry import families
 from etprof.model_registry.input_spec import describe_inputs, parse_input
@@ -21,6 +22,7 @@ from etprof.run.program import load_export_manifest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from etprof.export.changes.exclusions import RewriteExclusion
     from etprof.export.changes.scopes import Scope
     from etprof.run.accuracy import Floors
 
@@ -146,6 +148,8 @@ class ExportOptions:
     """The lowered graphs as text too, with those inside the delegates."""
     rewrites: tuple[str, ...] = ()
     """Names of the rewrites to apply; `all` for every one that is sound here."""
+    rewrite_exclusions: tuple[str, ...] = ()
+    """Modules that a rewrite leaves as they are, such as `spelled_norms=encoder.*`."""
     scopes: tuple[str, ...] = ()
     """Parts of the model in another precision, such as `encoder.*=fp32`; of two the last decides."""
     embeddings: str | None = None
@@ -168,6 +172,10 @@ class ExportOptions:
             parse_input(text)
         _check_choice("--memory-planning", (self.memory_planning,), MEMORY_PLANNERS)
         _check_choice("--config-precisions", self.config_precisions, PRECISION_TYPES)
+        for exclusion in parse_exclusions(self.rewrite_exclusions):
+            if "all" not in self.rewrites and exclusion.rewrite not in self.rewrites:
+                msg = f"{FLAG} {str(exclusion)!r}: --rewrite does not ask for {exclusion.rewrite}"
+                raise UsageError(f"{msg}; name it there, or drop this")
         if self.embeddings is not None:
             _check_choice("--embeddings", (self.embeddings,), EMBEDDINGS)
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
@@ -233,6 +241,10 @@ class ExportRequest:
     def scopes(self) -> tuple[Scope, ...]:
         """Returns the parts in another precision; raises UsageError for what is none."""
         return parse_scopes(self.options.scopes)
+
+    def exclusions(self) -> tuple[RewriteExclusion, ...]:
+        """Returns what rewrites leave as it is; raises UsageError for what is none."""
+        return parse_exclusions(self.options.rewrite_exclusions)
 
     @classmethod
     def short_name(cls, text: str) -> str:
@@ -323,14 +335,16 @@ class ExportRequest:
         # Two of one precision may be measured in turns.
         scopes = ",".join(self.options.scopes)
         kind = f"_mixed-{_digest(scopes)}" if scopes else ""
-        kind += _kind_of_rewrites(self.options.rewrites)
+        kind += _kind_of_rewrites(self.options.rewrites, self.options.rewrite_exclusions)
         return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{kind}.pte")
 
 
-def _kind_of_rewrites(names: tuple[str, ...]) -> str:
+def _kind_of_rewrites(names: tuple[str, ...], exclusions: tuple[str, ...]) -> str:
     """Tells programs with other rewrites apart, so that none replaces another."""
     if not names:
         return ""
+    if exclusions:
+        return f"_rewritten-{_digest(','.join((*sorted(names), *sorted(exclusions))))}"
     if "all" in names:
         return "_rewritten"
     if len(names) == 1:

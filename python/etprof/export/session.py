@@ -32,6 +32,7 @@ from etprof.export import (
     upstream,
 )
 from etprof.export.changes.embeddings import quantize_embeddings
+from etprof.export.changes.exclusions import check_exclusions
 from etprof.export.changes.fallbacks import (
     MOST_FALLBACKS,
     MissingKernelError,
@@ -195,8 +196,7 @@ class ExportSession:
             methods = self.load_methods()
             self.assumption = next(iter(methods.values())).assumption if methods else ""
         scopes = self.request.scopes()
-        if scopes:
-            self._check_scopes(methods.values(), scopes)
+        self._check_modules(methods.values(), scopes)
         with self.clock.stage("run eager"):
             texts = self.request.options.example_inputs
             references = {
@@ -233,10 +233,10 @@ class ExportSession:
             methods = {name: tensors.with_channels_last(method) for name, method in methods.items()}
         return PreparedMethods(methods, references, reports, shared, samples)
 
-    def _check_scopes(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
-        """Raises UsageError for a scope of what the model or the quantiser does not have."""
-        modules = (path for method in methods for path, _ in method.module.named_modules())
-        paths = list(dict.fromkeys(modules))
+    def _check_modules(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
+        """Raises UsageError for modules, or types to quantise, that the model does not have."""
+        paths = {path: None for method in methods for path, _ in method.module.named_modules()}
+        check_exclusions(self.rewriting.exclusions, paths)
         scheme = self.request.parsed_precision().quantization
         exporter = BY_NAME[self.request.backend].exporter()
         linears = scheme is not None and scheme.method == "torchao"

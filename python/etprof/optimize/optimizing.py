@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -34,6 +35,7 @@ from etprof.run.optimization import (
     PairTiming,
     Trial,
     describe_trial,
+    exclusions_of,
 )
 from etprof.run.program import ExportManifest
 from etprof.targets.local import LocalTarget
@@ -73,7 +75,9 @@ class Optimizer:
     cached_trials: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(
         default_factory=dict
     )
-    """By their rewrites and their layers in float32."""
+    """By their choice and their layers in float32."""
+    exclusions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Modules that a rewrite leaves as they are, since its outputs do not hold there; by its name."""
     counts_all: bool = False
     """Whether every program is counted: what was predicted of this model did not hold."""
     record: Optimization = field(init=False)
@@ -88,7 +92,7 @@ class Optimizer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.record = self._recall()
         self.cached_trials = {
-            (trial.rewrites, trial.float_layers): trial for trial in self.record.trials
+            (trial.choice, trial.float_layers): trial for trial in self.record.trials
         }
         search, baseline, best = self._search()
         if baseline.problem is not None:
@@ -142,6 +146,8 @@ class Optimizer:
         Where a count is not what was predicted, the search is made again, and counts every program.
         """
         prover = self.prover
+        # What an earlier one left out it finds again, without an export.
+        self.exclusions.clear()
         search = Search(
             self._names(),
             self.try_out,
@@ -149,6 +155,8 @@ class Optimizer:
             self._is_time_left,
             measure=partial(self.measure, prover) if prover and prover.proves_times else None,
             discard=lambda trial: shutil.rmtree(self._place(trial).pte.parent, ignore_errors=True),
+            find_modules=self._find_modules,
+            exclude=self._exclude,
         )
         for name, why in self._left_out().items():
             search.steps.append(OptimizationStep(rewrite=name, kept=False, why=why))
@@ -176,13 +184,13 @@ class Optimizer:
         return trial
 
     def _try(self, names: tuple[str, ...], layers: tuple[str, ...]) -> Trial:
-        if (names, layers) not in self.cached_trials:
-            number = len(self.cached_trials)
-            began_s = time.monotonic()
-            trial = self._export(Trial(number=number, rewrites=names, float_layers=layers))
+        wanted = self._plan(names, layers)
+        if (wanted.choice, layers) not in self.cached_trials:
+            number, began_s = wanted.number, time.monotonic()
+            trial = self._export(wanted)
             self._remember(trial)
             elapsed_s = time.monotonic() - began_s
-            subject = describe_choice(names, self._names(), len(layers))
+            subject = describe_choice(names, self._names(), len(layers), wanted.exclusions)
             duration = format_duration(elapsed_s * _NS_PER_S)
             self.tell(f"trial {number + 1}, {subject}: {describe_result(trial)} ({duration})")
             if not number:
@@ -191,7 +199,35 @@ class Optimizer:
                 # Only now it is known which rewrites the model has use for.
                 idle = len(names) - len(trial.without_idle().rewrites)
                 self.tell(f"{idle} of {count_of(len(names), 'rewrite')} found nothing to change")
-        return self.cached_trials[names, layers]
+        return self.cached_trials[wanted.choice, layers]
+
+    def _plan(self, names: tuple[str, ...], layers: tuple[str, ...] = ()) -> Trial:
+        """Returns the next trial, yet without figures."""
+        excluded = [f"{name}={path}" for name, paths in self.exclusions.items() for path in paths]
+        return Trial(
+            number=len(self.cached_trials),
+            rewrites=names,
+            float_layers=layers,
+            exclusions=exclusions_of(names, excluded),
+        )
+
+    def _exclude(self, name: str, paths: Sequence[str]) -> None:
+        self.exclusions[name] = tuple(paths)
+
+    def _find_modules(self, names: tuple[str, ...], name: str) -> tuple[str, ...]:
+        """Returns the modules whose operators the rewrite called `name` replaces among `names`.
+
+        The model itself is the empty path. None where it changes no traced graph.
+        """
+        from etprof.export.session import ExportSession
+        from etprof.export.stages import StageClock
+
+        request = self._request(self._plan(names))
+        session = ExportSession(request, request.files(), StageClock(None))
+        # Where it is the rewriting that fails, the last of its modules is where.
+        with suppress(ExportError):
+            session.rewrite()
+        return tuple(session.rewriting.modules.get(name, ()))
 
     def _describe_effort(self, export_s: float) -> str:
         """Says how long the search takes, when the first of its exports has taken `export_s` seconds.
@@ -200,7 +236,7 @@ class Optimizer:
         """
         further = len(self._names()) + 1
         duration = _about(further * export_s)
-        effort = f"at most {count_of(further, 'more trial')}, {duration} in all"
+        effort = f"{count_of(further, 'more trial')} at most if no rewrite fails, {duration} in all"
         if self.prover is not None:
             work = "measurements" if self.prover.proves_times else "launches that count kernels"
             effort += f", plus {work}"
@@ -266,7 +302,7 @@ class Optimizer:
     ) -> tuple[Gain, ...]:
         """Measures two programs in turns, at most once; raises like TargetEvaluator.time_in_turns."""
         for timing in self.record.timings:
-            if (timing.candidate, timing.other) == (candidate.rewrites, reference.rewrites):
+            if (timing.candidate, timing.other) == (candidate.choice, reference.choice):
                 return timing.gains
         self.tell(
             f"measuring trial {candidate.number + 1} interleaved with trial {reference.number + 1}"
@@ -277,12 +313,12 @@ class Optimizer:
             candidate.methods,
             self.folder / _RUNS / f"{candidate.number}_against_{reference.number}",
         )
-        timing = PairTiming(candidate=candidate.rewrites, other=reference.rewrites, gains=gains)
+        timing = PairTiming(candidate=candidate.choice, other=reference.choice, gains=gains)
         self._save(timings=(*self.record.timings, timing))
         return gains
 
     def _remember(self, trial: Trial) -> None:
-        self.cached_trials[trial.rewrites, trial.float_layers] = trial
+        self.cached_trials[trial.choice, trial.float_layers] = trial
         self._save(trials=tuple(self.cached_trials.values()))
 
     def _place(self, trial: Trial) -> ExportedFiles:
@@ -342,7 +378,13 @@ class Optimizer:
     def _request(self, trial: Trial) -> ExportRequest:
         names = tuple(rewrite for rewrite in trial.rewrites if rewrite != FLOAT_LAYERS)
         scopes = (*self.request.options.scopes, *(f"{name}=fp32" for name in trial.float_layers))
-        options = replace(self.request.options, rewrites=names, scopes=scopes)
+        exclusions = (
+            *exclusions_of(names, self.request.options.rewrite_exclusions),
+            *trial.exclusions,
+        )
+        options = replace(
+            self.request.options, rewrites=names, rewrite_exclusions=exclusions, scopes=scopes
+        )
         # Wrong outputs are this search's to judge: a rewrite may mend those of the model as it is.
         program = self._place(trial).pte
         return replace(
@@ -401,13 +443,17 @@ class Optimizer:
         write_json(self.folder / RECORD, self.record.model_dump(mode="json"))
 
 
-def describe_choice(names: Sequence[str], every: Sequence[str], layers: int = 0) -> str:
+def describe_choice(
+    names: Sequence[str], every: Sequence[str], layers: int = 0, exclusions: Sequence[str] = ()
+) -> str:
     """Returns which rewrites a trial has, by what it lacks where those are fewer.
 
     >>> describe_choice(["a", "c"], ["a", "b", "c"])
     'with a and c'
     """
     mixed = f", {count_of(layers, 'layer')} in float32" if layers else ""
+    if exclusions:
+        mixed += f", but for {count_of(len(exclusions), 'module')}"
     chosen_names = [name for name in names if name != FLOAT_LAYERS]
     missing = [name for name in every if name not in names and name != FLOAT_LAYERS]
     if not chosen_names:

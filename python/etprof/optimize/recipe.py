@@ -37,6 +37,7 @@ import torch
 
 from etprof.backends.registry import BY_NAME
 from etprof.export import lowering, model_loading
+from etprof.export.changes.exclusions import parse_exclusions
 from etprof.export.changes.rewriting import Rewriting
 from etprof.export.changes.scopes import parse_scopes
 from etprof.export.request import ExportOptions, parse_precision
@@ -46,6 +47,7 @@ BACKEND = {backend!r}
 REWRITES = [
 {rewrites}
 ]
+EXCLUSIONS = {exclusions}
 {scopes}
 
 def make():
@@ -53,7 +55,9 @@ def make():
     methods = model_loading.load_methods(MODEL, {weights!r}{inputs})
     options = ExportOptions(rewrites=tuple(REWRITES))
     known = {{each.name: each for each in BY_NAME[BACKEND].exporter().rewrites()}}
-    rewriting = Rewriting([known[name] for name in REWRITES])
+    rewriting = Rewriting(
+        [known[name] for name in REWRITES], exclusions=parse_exclusions(EXCLUSIONS)
+    )
 {convert}
     # 1. PyTorch's graph, with the rewrites of graphs applied to it
     traced = {{
@@ -94,6 +98,7 @@ def write_recipe(request: ExportRequest) -> str:
         backend=request.backend,
         version=__version__,
         rewrites=_listed(tuple(dict.fromkeys((*request.precision_rewrites(), *options.rewrites)))),
+        exclusions=list(options.rewrite_exclusions),
         scopes=scopes if options.scopes else "",
         weights=None if weights is None else str(weights),
         inputs=f", {options.example_inputs!r}" if options.example_inputs else "",

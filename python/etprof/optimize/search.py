@@ -2,7 +2,8 @@
 
 No single rewrite need be a gain, so none is tried alone: a bundle is, and what it does not need is
 taken out again (backward elimination). Where the bundle fails, the rewrite that spoils it is found by
-halves; if it spoils only with another, the better of the two stays. The order is fixed, so two searches
+halves, and of its modules those where it does, which are left as they are; if it spoils everywhere, but
+only with another, the better of the two stays. The order is fixed, so two searches
 decide the same. Where programs are timed, one stays only if the program is slower without it by more
 than noise; if that left out gains that only add up together, all of them stay.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import join_names
 from etprof.base.units import format_value
 from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
 
@@ -30,6 +32,9 @@ _OF_TIMES: Final = {
     "same": "no gain beyond noise",
     "worse": "without it the program is faster",
 }
+_MOST_MODULES: Final = 3
+"""Of a rewrite, that are left as they are: each costs a search by halves, and what spoils more is taken
+for wrong everywhere."""
 _TOGETHER: Final = "slower without all that are no gain alone"
 
 
@@ -75,6 +80,10 @@ class Search:
     """Measures a program in turns with another; None where the figures of exports decide."""
     discard: Callable[[Trial], None] = lambda _: None
     """Hears of programs that nothing will be compared with again."""
+    find_modules: Callable[[tuple[str, ...], str], Sequence[str]] = lambda _, __: ()
+    """Returns the paths of the modules that the second changes among the first; none if unknown."""
+    exclude: Callable[[str, Sequence[str]], None] = lambda _, __: None
+    """Has a rewrite leave these modules as they are, and no others, from now on."""
     steps: list[OptimizationStep] = field(default_factory=list)
     gains: tuple[Gain, ...] = ()
     """Of the result over the baseline."""
@@ -140,9 +149,12 @@ class Search:
             if spoiled is None:
                 return sound
             culprit, why = spoiled
-            self.spoilers.append(culprit)
-            self.steps.append(OptimizationStep(rewrite=culprit, kept=False, why=f"with it {why}"))
-            names = tuple(name for name in names if name != culprit)
+            if not self._narrow(names[: names.index(culprit) + 1], why, baseline):
+                self.spoilers.append(culprit)
+                self.steps.append(
+                    OptimizationStep(rewrite=culprit, kept=False, why=f"with it {why}")
+                )
+                names = tuple(name for name in names if name != culprit)
             if not names:
                 return None
             bundle = self.try_out(names)
@@ -168,6 +180,63 @@ class Search:
             else:
                 reason, spoiled_count = objection, middle
         return sound, (names[spoiled_count - 1], reason)
+
+    def _narrow(self, names: tuple[str, ...], reason: str, baseline: Trial) -> bool:
+        """Has the last of `names`, which spoils a sound program, leave alone the modules where it does.
+
+        Returns False where that cannot be: it spoils in all of them, in too many, or nobody knows
+        which it changes. `reason` is the objection to it.
+        """
+        culprit = names[-1]
+        left_alone: list[str] = []
+        # Each time anew: where an export fails nothing beyond that place is known.
+        while len(left_alone) < _MOST_MODULES and self._may_go_on():
+            modules = self.find_modules(names, culprit)
+            spoiling = self._find_module(names, modules, left_alone, baseline)
+            if spoiling is None:
+                break
+            left_alone.append(spoiling)
+            self.exclude(culprit, left_alone)
+            trial = self.try_out(names)
+            if self.objection(trial, baseline) is None:
+                if culprit not in {rewrite.name for rewrite in trial.applied}:
+                    break
+                what = f"{culprit} in {join_names(left_alone)}"
+                self.steps.append(OptimizationStep(rewrite=what, kept=False, why=f"there {reason}"))
+                return True
+        self.exclude(culprit, ())
+        return False
+
+    def _find_module(
+        self,
+        names: tuple[str, ...],
+        modules: Sequence[str],
+        left_alone: Sequence[str],
+        baseline: Trial,
+    ) -> str | None:
+        """Returns the first module where the last of `names` spoils a program that is sound before it.
+
+        By halves. None where it changes none, where it spoils by the operators of the model itself,
+        which have no path and cannot be left alone, or where the budget ended.
+        """
+        paths = [path for path in modules if path]
+        if not paths:
+            return None
+        if len(paths) < len(modules):
+            self.exclude(names[-1], (*left_alone, *paths))
+            if self.objection(self.try_out(names), baseline) is not None:
+                return None
+        sound_count, spoiled_count = 0, len(paths)
+        while spoiled_count - sound_count > 1:
+            if not self._may_go_on():
+                return None
+            middle = (sound_count + spoiled_count) // 2
+            self.exclude(names[-1], (*left_alone, *paths[middle:]))
+            if self.objection(self.try_out(names), baseline) is None:
+                sound_count = middle
+            else:
+                spoiled_count = middle
+        return paths[spoiled_count - 1]
 
     def _eliminate(self, baseline: Trial, bundle: Trial) -> Trial:
         """Takes out what does not help, those that changed least first."""

@@ -153,9 +153,9 @@ ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 _HALF_MARGIN_DB: Final = 7.0
 """Rounding in halves is no small disturbance: where the model amplifies it, 3 dB are what to expect.
 
-29 random networks with settled batch norms (tests/reports/floors.py) in fp16 are 2.5 dB further from
-eager in half precision than that is from float32, with a standard deviation of 1.4 dB and 5.1 dB at
-most, and lose up to 5.3 dB beside it: three standard deviations are allowed. On a CPU that sums
+29 random networks with settled batch norms (`python -m tests.reports.half_margin`) are in fp16 2.4 dB
+further from eager in half precision than that is from float32, with a standard deviation of 1.5 dB and
+5.1 dB at most, and lose up to 5.3 dB beside it: three standard deviations are allowed. On a CPU that sums
 halves in halves (AVX512-FP16), a program of 30 layers loses 3.4 dB.
 """
 _FAITHFUL: Final[Mapping[str, _FaithfulnessLimits]] = {

@@ -80,6 +80,8 @@ class Trial(Record):
     rewrites: tuple[Name, ...]
     float_layers: tuple[Name, ...] = ()
     """Paths of modules that compute in float32, where FLOAT_LAYERS is among the rewrites."""
+    exclusions: tuple[Name, ...] = ()
+    """Modules that a rewrite leaves as they are, such as `spelled_norms=encoder.1`."""
     sha256: Name | None = None
     """Of the program."""
     methods: tuple[Name, ...] = ()
@@ -103,6 +105,11 @@ class Trial(Record):
     counted: KernelCounts | None = None
     """On a target that counts; None where nothing did."""
 
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """What it was made with, apart from its layers in float32: rewrites, and what they leave."""
+        return (*self.rewrites, *self.exclusions)
+
     def is_as_predicted(self) -> bool:
         """Whether its share on SME2 was counted as predicted, and every SME mode is right."""
         if self.counted is None or self.counted.problem or self.macs_without_sme2 is None:
@@ -124,7 +131,13 @@ class Trial(Record):
         """Returns the same program by those rewrites alone that found something to change."""
         applied = {rewrite.name for rewrite in self.applied}
         names = tuple(name for name in self.rewrites if name in applied)
-        return self.model_copy(update={"rewrites": names})
+        exclusions = exclusions_of(names, self.exclusions)
+        return self.model_copy(update={"rewrites": names, "exclusions": exclusions})
+
+
+def exclusions_of(names: Sequence[str], exclusions: Sequence[str]) -> tuple[str, ...]:
+    """Returns the exclusions, such as `spelled_norms=encoder.1`, that are about one of `names`."""
+    return tuple(text for text in exclusions if text.partition("=")[0] in names)
 
 
 def describe_trial(
@@ -141,6 +154,7 @@ def describe_trial(
         number=requested.number,
         rewrites=requested.rewrites,
         float_layers=layers,
+        exclusions=requested.exclusions,
         sha256=None if manifest.pte is None else manifest.pte.sha256,
         methods=tuple(manifest.methods),
         applied=(*mixed, *manifest.rewrites),
@@ -257,7 +271,7 @@ class OptimizationStep(Record):
 
 
 class PairTiming(Record):
-    """Two programs with interleaved launches, by their rewrites."""
+    """Two programs with interleaved launches, by their rewrites and what these leave as it is."""
 
     candidate: tuple[Name, ...]
     other: tuple[Name, ...]

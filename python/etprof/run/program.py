@@ -185,6 +185,7 @@ OPTION_FLAGS: Final = {
     "keep_fp16_sums": "--keep-fp16-sums",
     "channels_last": "--channels-last",
     "scopes": "--scope",
+    "rewrite_exclusions": "--rewrite-except",
     "embeddings": "--embeddings",
 }
 """The options of an export that make another program, with the flags that set them."""
@@ -257,10 +258,8 @@ class ExportManifest(Record):
     def example_inputs(self) -> tuple[str, ...]:
         """What `--input` was given; empty for the model's own example inputs."""
         parts = self.options.get("example_inputs")
-        texts = [
-            part.get("input") if isinstance(part, dict) else part
-            for part in (parts if isinstance(parts, list) else [])
-        ]
+        listed = parts if isinstance(parts, list) else []
+        texts = [part.get("input") if isinstance(part, dict) else part for part in listed]
         return tuple(text for text in texts if isinstance(text, str))
 
     @property

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.commands import rewritten_export
+from etprof.base.text import join_names
 from etprof.base.units import (
     MISSING,
     count_of,
@@ -59,6 +60,15 @@ REWRITES: Final = Table(
     title="rewrites",
     says="A rewrite that the program was made with.",
 )  # fmt: skip
+
+
+def rewrites_of(manifest: ExportManifest) -> Table:
+    """Returns a row for each rewrite that changed something, and which modules they left as they are."""
+    excluded = manifest.options.get("rewrite_exclusions")
+    texts = [str(text) for text in excluded] if isinstance(excluded, list) else []
+    return REWRITES.of(manifest.rewrites, note=f"but for {join_names(texts)}" if texts else "")
+
+
 SCOPES: Final = Table(
     "scopes",
     (

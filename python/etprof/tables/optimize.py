@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.text import join_names
 from etprof.base.units import (
     MISSING,
     format_ratio,
@@ -12,7 +13,7 @@ from etprof.base.units import (
     format_share,
     format_size,
 )
-from etprof.run.optimization import pareto_front, smallest_gain
+from etprof.run.optimization import exclusions_of, pareto_front, smallest_gain
 from etprof.tables.table import Column, Section, Table, Visibility, speed_up
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ PROGRAMS: Final = Table(
     (
         Column("precision", "string", of=lambda row: row.precision, says="Of the search"),
         Column("program", "string", of=lambda row: row.name, says="Which of its trials"),
-        Column("rewrites", "string", of=lambda row: ", ".join(row.trial.without_idle().rewrites),
+        Column("rewrites", "string", of=lambda row: ", ".join(_choices(row.trial.without_idle())),
                says="That had something to change in it", empty="none"),
         *_figures(lambda row: row.trial, lambda row: row.macs),
         Column("front", "boolean", title="unbeaten", of=lambda row: row.is_on_front,
@@ -210,6 +211,13 @@ def _name(search: Optimization, trial: Trial) -> str:
     return _WITH_REWRITES if is_best else f"trial {trial.number + 1}"
 
 
+def _choices(trial: Trial) -> Iterator[str]:
+    """Yields each rewrite with the modules that it leaves as they are."""
+    for name in trial.rewrites:
+        excluded = [text.partition("=")[2] for text in exclusions_of((name,), trial.exclusions)]
+        yield f"{name} (not in {join_names(excluded)})" if excluded else name
+
+
 def _macs(search: Optimization) -> int:
     return 0 if search.baseline is None else search.baseline.macs
 
@@ -238,7 +246,7 @@ def headline(search: Optimization) -> str:
     if search.best is None or not search.best.rewrites:
         on = f" on {search.target}" if search.target else ""
         return f"{subject}: no rewrite makes the program better{on}"
-    names = ", ".join(search.best.rewrites)
+    names = ", ".join(_choices(search.best))
     if gain is None:
         changes = ", ".join(_changes(search.baseline or search.best, search.best))
         return f"{subject}, with {names}: {changes or 'no figure changes'}; not timed"

@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+import torch.fx.traceback as fx_traceback
 from torch._guards import detect_fake_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -23,13 +25,15 @@ from etprof.backends.rewrite import (
 from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.base.text import suggest
 from etprof.export import upstream
-from etprof.export.operators import MissedRewrites, find_traced
+from etprof.export.changes.exclusions import FLAG, is_excluded
+from etprof.export.operators import MissedRewrites, find_traced, module_path
 from etprof.run.program import AppliedRewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.backends.rewrite import Rewrite
+    from etprof.export.changes.exclusions import RewriteExclusion
     from etprof.export.operators import LoweredMethod
     from etprof.export.request import ExportRequest
 
@@ -38,8 +42,23 @@ _FOLDED: Final = "_prop_tensor_constant"
 
 
 def plan_rewriting(request: ExportRequest) -> Rewriting:
-    """Returns what is to be applied; raises UsageError as `sound_rewrites` does."""
-    return Rewriting(sound_rewrites(request), request.precision_rewrites())
+    """Returns what is to be applied; raises UsageError as `sound_rewrites` does.
+
+    And for an exclusion of a rewrite that is not here, or that knows no modules.
+    """
+    exclusions = request.exclusions()
+    rewrites = {rewrite.name: rewrite for rewrite in BY_NAME[request.backend].exporter().rewrites()}
+    for exclusion in exclusions:
+        name = exclusion.rewrite
+        if name not in rewrites:
+            hint = suggest(name, rewrites) or f"; choose from {', '.join(rewrites)}"
+            raise UsageError(f"{FLAG} {str(exclusion)!r}: {name!r} is no rewrite{hint}")
+        if rewrites[name].level != "graph":
+            msg = f"{FLAG} {str(exclusion)!r}: {name} changes the {rewrites[name].level}, where nothing"
+            raise UsageError(
+                f"{msg} says which module an operator is of; leave it out of --rewrite"
+            )
+    return Rewriting(sound_rewrites(request), request.precision_rewrites(), exclusions)
 
 
 def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
@@ -89,7 +108,11 @@ class Rewriting:
     rewrites: Sequence[type[Rewrite]] = ()
     of_precision: Sequence[str] = ()
     """Names of those that the precision is made with; the others were asked for."""
+    exclusions: Sequence[RewriteExclusion] = ()
+    """Modules that some of them leave as they are."""
     operators: Counter[str] = field(default_factory=Counter)
+    modules: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    """Paths of the modules whose operators each has replaced, in the order of the graph."""
 
     @property
     def names(self) -> list[str]:
@@ -138,51 +161,94 @@ class Rewriting:
             for rewrite in self.rewrites
             if issubclass(rewrite, GraphRewrite | ProgramRewrite)
         ]
-        program, replaced = _rewrite(program, [rewrite for rewrite in graph if is_due(rewrite)])
-        self.operators += replaced
-        return program
+        due = [rewrite for rewrite in graph if is_due(rewrite)]
+        return _rewrite(program, due, self.exclusions, self._note)
+
+    def _note(self, rewrite: str, path: str) -> None:
+        self.operators[rewrite] += 1
+        self.modules[rewrite][path] = None
 
 
 def _rewrite(
-    program: torch.export.ExportedProgram, rewrites: Sequence[type[GraphRewrite | ProgramRewrite]]
-) -> tuple[torch.export.ExportedProgram, Counter[str]]:
-    """Returns the rewritten program, or the same one where nothing applies, and the counts."""
+    program: torch.export.ExportedProgram,
+    rewrites: Sequence[type[GraphRewrite | ProgramRewrite]],
+    exclusions: Sequence[RewriteExclusion],
+    note: Callable[[str, str], None],
+) -> torch.export.ExportedProgram:
+    """Returns the rewritten program, or the same one where nothing applies.
+
+    `note` hears of each operator that is replaced, before it is: of the rewrite's name and the module.
+    """
     names, table = dict[Any, str](), dict[Any, Callable[..., Any]]()
     for rewrite in rewrites:
-        replacements = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
+        replacements = (
+            _replacements(rewrite, exclusions) if issubclass(rewrite, GraphRewrite) else {}
+        )
         names |= dict.fromkeys(replacements, rewrite.name)
         table |= replacements
-    replaced = Counter[str]()
+    involved = dict[str, None]()
     for rewrite in rewrites:
-        if issubclass(rewrite, ProgramRewrite):
-            replaced += _edit(program, rewrite)
-    replaced += Counter(names[site.target] for site in _find_places(program, table))
-    if not replaced:
-        return program, replaced
+        if issubclass(rewrite, ProgramRewrite) and _edit(program, rewrite, exclusions, note):
+            involved[rewrite.name] = None
+    for site in _find_places(program, table):
+        involved[names[site.target]] = None
+        note(names[site.target], module_path(site.node.meta))
+    if not involved:
+        return program
     try:
-        return _fold_constants(program.run_decompositions(table)), replaced
+        return _fold_constants(program.run_decompositions(table))
     except EtprofError:
         raise
     # PyTorch's passes raise anything for a graph that they do not expect.
     except Exception as error:
-        problem = f"retracing with {', '.join(replaced)} fails: {first_line(error)}"
+        problem = f"retracing with {', '.join(involved)} fails: {first_line(error)}"
         raise ExportError(f"{problem}; leave one out of --rewrite") from error
 
 
-def _edit(program: torch.export.ExportedProgram, rewrite: type[ProgramRewrite]) -> Counter[str]:
+def _edit(
+    program: torch.export.ExportedProgram,
+    rewrite: type[ProgramRewrite],
+    exclusions: Sequence[RewriteExclusion],
+    note: Callable[[str, str], None],
+) -> int:
     """Edits the graph in place; returns at how many nodes."""
-    nodes = rewrite.named(rewrite.find_places)(program)
+    nodes = [
+        node
+        for node in rewrite.named(rewrite.find_places)(program)
+        if not is_excluded(exclusions, rewrite.name, module_path(node.meta))
+    ]
     for node in nodes:
+        note(rewrite.name, module_path(node.meta))
         rewrite.named(rewrite.edit)(program, node)
     if nodes:
         program.graph.lint()
-    return Counter({rewrite.name: len(nodes)} if nodes else {})
+    return len(nodes)
 
 
-def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
+def _replacements(
+    rewrite: type[GraphRewrite], exclusions: Sequence[RewriteExclusion] = ()
+) -> dict[Any, Callable[..., Any]]:
     """Returns what it replaces; a replacement that fails raises ExportError with its name."""
     replacements = rewrite.named(rewrite.replacements)()
-    return {find_overload(name): rewrite.named(put) for name, put in replacements.items()}
+    own = [exclusion for exclusion in exclusions if exclusion.rewrite == rewrite.name]
+    return {
+        find_overload(name): _outside(own, rewrite.named(put)) for name, put in replacements.items()
+    }
+
+
+def _outside(exclusions: Sequence[RewriteExclusion], put: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `put` with the modules left alone that are excluded."""
+    if not exclusions:
+        return put
+
+    @wraps(put)
+    def put_unless_excluded(*args: object, **kwargs: object) -> object:
+        # Retracing runs the graph node by node, and says which one in this global of PyTorch's.
+        path = module_path(fx_traceback.get_current_meta())
+        is_spared = any(is_excluded((rule,), rule.rewrite, path) for rule in exclusions)
+        return NotImplemented if is_spared else put(*args, **kwargs)
+
+    return put_unless_excluded
 
 
 class _ReplacementSite(NamedTuple):
@@ -200,6 +266,7 @@ def _find_places(
 ) -> Iterator[_ReplacementSite]:
     """Yields where an operator would be replaced; tries it without data.
 
+    Where that fails it raises ExportError, once the place has been yielded too.
     A view such as `chunk` or `expand_as` is made of other operators, and retracing meets those.
     """
     if not table:
@@ -209,19 +276,23 @@ def _find_places(
         return node.meta.get("val")
 
     values = [value_of(node) for node in program.graph.nodes]
-    with detect_fake_mode(values) or nullcontext():
+    with detect_fake_mode(values) or nullcontext(), fx_traceback.preserve_node_meta():
         for node in program.graph.nodes:
             if node.target not in table and not _is_composite_view(node.target):
                 continue
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
             if node.target in table:
-                with _CastProbe() as casts:
-                    result = table[node.target](*args, **kwargs)
+                try:
+                    with fx_traceback.set_current_meta(node), _CastProbe() as casts:
+                        result = table[node.target](*args, **kwargs)
+                except ExportError:
+                    yield _ReplacementSite(node, node.target)
+                    raise
                 if result is not NotImplemented:
                     yield _ReplacementSite(node, node.target, frozenset(casts.pairs))
             # To compute with symbols is to constrain them.
             elif _are_static((args, kwargs)):
-                with _ReplacementProbe(table) as probe:
+                with fx_traceback.set_current_meta(node), _ReplacementProbe(table) as probe:
                     node.target(*args, **kwargs)
                 yield from (
                     _ReplacementSite(node, target) for target in dict.fromkeys(probe.replaced)

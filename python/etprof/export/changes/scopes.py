@@ -43,14 +43,14 @@ class Scope:
         """Whether it is about an operator, such as `conv2d.default`, of the module at `path`."""
         if self.type is not None:
             return operator.partition(".")[0] == self.type
-        return _matches(self.pattern, path)
+        return matches_module(self.pattern, path)
 
 
 @functools.lru_cache(maxsize=100_000)
-def _matches(pattern: str, path: str) -> bool:
+def matches_module(pattern: str, path: str) -> bool:
     """Whether a glob matches a module's path, or that of a module that it is in."""
     return fnmatchcase(path, pattern) or (
-        "." in path and _matches(pattern, path.rpartition(".")[0])
+        "." in path and matches_module(pattern, path.rpartition(".")[0])
     )
 
 
@@ -80,7 +80,13 @@ def check_names(scopes: Iterable[Scope], paths: Collection[str], types: Collecti
         if scope.type is not None and scope.type not in types:
             close = suggest(scope.type, types) or f"; known: {', '.join(sorted(types))}"
             raise UsageError(f"--scope {scope.pattern!r}: no quantiser takes this type{close}")
-        if scope.type is None and not any(_matches(scope.pattern, path) for path in paths):
-            some = ", ".join(itertools.islice(filter(None, paths), 3))
-            close = suggest(scope.pattern, paths) or f", but {some}, …"
-            raise UsageError(f"--scope {scope.pattern!r}: the model has no such module{close}")
+        if scope.type is None:
+            check_module(f"--scope {scope.pattern!r}", scope.pattern, paths)
+
+
+def check_module(where: str, pattern: str, paths: Collection[str]) -> None:
+    """Raises UsageError for a glob that matches none of the modules; `where` is the flag and its value."""
+    if not any(matches_module(pattern, path) for path in paths):
+        some = ", ".join(itertools.islice(filter(None, paths), 3))
+        close = suggest(pattern, paths) or f", but {some}, …"
+        raise UsageError(f"{where}: the model has no such module{close}")
