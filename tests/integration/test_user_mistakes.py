@@ -96,7 +96,7 @@ MISTAKES = {
         4,
         (
             'text.pte: no identifier "ED00" at byte 4 or 8 (at byte 4); '
-            "give a file that `etprof-runner --etdump` wrote"
+            "give a run directory, or an ETDump such as `etprof-runner --etdump` writes"
         ),
     ),
     "ETDump without events": (

@@ -57,7 +57,7 @@ def test_a_command_that_replaces_few_operators_says_so(tmp_path: Path) -> None:
     found = fired(insight(tmp_path / "a", run))["F5"]
     assert (found.replaced_operators, found.operators) == (1, 2)
     assert found.action == (
-        f"`{COMMAND}kept_dimensions` replaces 1 of these 2 operators, which the export made of a mean that the delegate "
+        f"`{COMMAND}kept_dimensions` replaces 1 of these 2 operators; the export made it from a mean that the delegate "
         "does not support"
     )
     assert found.explanation == f"No rewrite of etprof helps the others: {NO_OPERATOR}"
@@ -69,7 +69,7 @@ def test_a_command_that_replaces_few_operators_says_so(tmp_path: Path) -> None:
 def test_a_command_that_replaces_all_needs_no_count(tmp_path: Path) -> None:
     run = model({"mean": ("kept_dimensions",), "gelu": ("plain_views",)}, {"mean": 99, "gelu": 99})
     found = fired(insight(tmp_path / "a", run))["F5"]
-    assert "` replaces all 2, which the export made of a " in found.action
+    assert "` replaces all 2; the export made them from a " in found.action
     assert found.explanation == ""
     assert all(
         "the command replaces" not in text for text, _ in points(assessment(tmp_path / "b", run))

@@ -13,7 +13,7 @@ from tests import etdump_writer as writer
 from tests.etdump_refusal import Bad, assert_reader_refuses, assert_refused, refusal
 from tests.etdump_sample import Sample
 
-OTHER_FILE = "give a file that `etprof-runner --etdump` wrote"
+OTHER_FILE = "give a run directory, or an ETDump such as `etprof-runner --etdump` writes"
 
 SAMPLE = Sample()
 SOUND = bytes(SAMPLE.written.data)

@@ -406,8 +406,8 @@ def test_inputs_of_another_kind_or_shape_are_answered_with_those_that_fit(
     module: nn.Module, given: list[str], fitting: str
 ) -> None:
     """Only PyTorch's message was printed, about scalar types and indices."""
-    assert describe_fitting("net.py:Net", module, given) == f"; it takes {fitting}"
-    with pytest.raises(UsageError, match=f"; it takes {fitting}$"):
+    assert describe_fitting("net.py:Net", module, given) == f"; it takes, for example, {fitting}"
+    with pytest.raises(UsageError, match=f"; it takes, for example, {fitting}$"):
         run_reference(ExportMethod(module, (torch.zeros(2, 2, 2),)), torch.float32, given, "m")
 
 

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from etprof.export.changes.fallbacks import (
-    REWRITE,
-    RefusedProgramError,
-    explain_refusal,
-    name_operator,
-)
+from etprof.export.changes.failed_lowering import REWRITE
+from etprof.export.changes.fallbacks import RefusedProgramError, explain_refusal
+from etprof.export.operators import name_operator
 from etprof.export.upstream import EXECUTORCH_VERSION
 from etprof.run.delegation import Origin, SourceLine
 from etprof.run.program import Fallback

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--target", KINDS, "",
          "count kernels there (emulator), or measure programs interleaved and keep the faster"),
         ("--budget", duration, "TIME",
-         "start no new trial after this time: seconds, 10min, 2h, …"),
+         "after this time (seconds, 10min, 2h, …) start no trial but the one with all rewrites"),
         INPUT,
         FULL,
     )  # fmt: skip
@@ -261,7 +261,7 @@ def _sentences(
     if optimization.program is None:
         return [
             *lines,
-            f"{_nothing_better(optimization)}; nothing was written but optimize.json",
+            f"No program was written: {_nothing_better(optimization)}",
         ]
     program = folder / optimization.program
     next_step = "time both, interleaved" if is_timed else "count the kernels of both"

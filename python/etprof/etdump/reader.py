@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WAYS_OUT = {
     "empty": "run the model again with --etdump, on a runner built with the event tracer",
     "truncated": "pull the file again, or run the model again",
-    "not_etdump": "give a file that `etprof-runner --etdump` wrote",
+    "not_etdump": "give a run directory, or an ETDump such as `etprof-runner --etdump` writes",
     "damaged": "pull the file again, or run the model again",
 }
 

@@ -19,8 +19,10 @@ from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_constants, half_sums
 from etprof.export.changes.embeddings import fuse_look_ups
+from etprof.export.changes.failed_lowering import REWRITE, FailedLoweringError, blame
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
+from etprof.export.changes.shared_kernels import separate_kernels
 from etprof.export.changes.volumes import flatten_volumes
 from etprof.export.request import BLOCK_MULTIPLE, parse_precision
 from etprof.export.state import (
@@ -159,10 +161,10 @@ def _trace(
         msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
         is_data = "GuardOnDataDependentSymNode" in msg
         is_half = tensors.half_precision_of((method.inputs, [*module.parameters()])) is not None
-        way_out = _NO_BRANCH if is_data else _IN_HALVES if is_half else _REWRITE
+        way_out = _NO_BRANCH if is_data else _IN_HALVES if is_half else REWRITE
         raise ExportError(f"{msg}; {way_out}") from error
     sys.stderr.write(printed.getvalue())
-    return flatten_volumes(program)
+    return separate_kernels(flatten_volumes(program))
 
 
 @dataclass(frozen=True)
@@ -261,8 +263,7 @@ def _lower(
         )
     # Passes and partitioners raise anything; all of it means that the model cannot be lowered.
     except Exception as error:
-        msg = f"cannot lower the model for backend {backend!r}: {blame(error)}"
-        raise ExportError(f"{msg}; {_REWRITE}, or try another --dtype or --backend") from error
+        raise FailedLoweringError(backend, error) from error
 
 
 def find_shared_buffers(methods: Mapping[str, ExportMethod]) -> set[str]:
@@ -298,7 +299,7 @@ def make_program(
     # As above: any pass may fail in its own way.
     except Exception as error:
         msg = f"cannot make an ExecuTorch program: {blame(error)}"
-        raise ExportError(f"{msg}; {_REWRITE}") from error
+        raise ExportError(f"{msg}; {REWRITE}") from error
 
 
 def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str]:
@@ -323,49 +324,11 @@ def _changes_shared_state(edge: upstream.EdgeProgramManager, shared: Collection[
     return bool(repeated) and repeated <= set(shared)
 
 
-def root_cause(error: BaseException) -> str:
-    """Returns the first line of the exception that started a chain of them."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return first_line(error)
-
-
-_REWRITE = "write that part of the model otherwise"
 _IN_HALVES = (
     "eager PyTorch runs it in float32: export it as fp32, or write that part for half precision; "
     "a tensor that forward makes needs the type of its inputs, as in torch.zeros(2, dtype=x.dtype)"
 )
 _NO_BRANCH = "a program cannot branch on values: use torch.where, or torch.cond for whole branches"
-
-
-def blame(error: BaseException) -> str:
-    """Returns the root cause and the operator that was at work, with its module and source line.
-
-    The operator is the node of a graph that the innermost function which holds one was called for.
-    """
-    cause = root_cause(error)
-    node = _failing_node(error)
-    if node is None:
-        return cause
-    origin = operators.find_origin(node)
-    module = f" of module {origin.module_path}" if origin.module_path else ""
-    line = origin.source
-    where = "" if line is None else f" ({line.file}:{line.line}: {line.code})"
-    return f"{cause}; at {operators.target_name(node)} ({node.name}){module}{where}"
-
-
-def _failing_node(error: BaseException) -> torch.fx.Node | None:
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    for cause in reversed(chain):
-        frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
-        for frame in reversed(frames):
-            candidates = (frame.f_locals.get(name) for name in ("node", "n"))
-            for node in candidates:
-                if isinstance(node, torch.fx.Node) and node.op == "call_function":
-                    return node
-    return None
 
 
 def blamed_line(error: BaseException) -> str:

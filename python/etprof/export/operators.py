@@ -329,6 +329,13 @@ def _source_line(stack_trace: str | None) -> SourceLine | None:
     )
 
 
+def name_operator(kind: str, origin: Origin) -> str:
+    """Names an operator by its kind, module and line of the model."""
+    line = origin.source
+    where = "" if line is None else f" ({line.file}:{line.line}: {line.code})"
+    return f"{kind}{f' of module {origin.module_path}' if origin.module_path else ''}{where}"
+
+
 QUANTIZE = "quantize"
 DEQUANTIZE = "dequantize"
 _LONGEST_CHAIN = 16

@@ -23,6 +23,7 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
+from etprof.export.changes.failed_lowering import root_cause
 from etprof.export.changes.fallbacks import MissingKernelError, RefusedProgramError
 from etprof.export.state import (
     follow_steps,
@@ -524,7 +525,7 @@ def bundle_program(
         content: bytes = upstream.serialize_from_bundled_program_to_flatbuffer(bundled)
     # ExecuTorch asserts what it supports, of types and of counts.
     except Exception as error:
-        msg = f"cannot make the bundled program: {lowering.root_cause(error)}; leave --bundle out"
+        msg = f"cannot make the bundled program: {root_cause(error)}; leave --bundle out"
         raise ExportError(msg) from error
     return content
 

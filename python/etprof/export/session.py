@@ -33,6 +33,7 @@ from etprof.export import (
 )
 from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.exclusions import check_exclusions
+from etprof.export.changes.failed_lowering import FailedLoweringError
 from etprof.export.changes.fallbacks import (
     MOST_FALLBACKS,
     MissingKernelError,
@@ -115,12 +116,16 @@ class ExportSession:
         """Lowers and writes; what the runtime refuses stays outside the delegate the next time."""
         options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
         references = {
-            name: _with_dtypes(values.of(1), lowering.output_dtypes(traced[name]))
+            name: tensors.with_dtypes(values.of(1), lowering.output_dtypes(traced[name]))
             for name, values in prepared.references.items()
         }
         files, counted = self.files, Counter(self.rewriting.operators)
         while True:
-            lowered = self._lower(traced, options)
+            try:
+                lowered = self._lower(traced, options)
+            except FailedLoweringError as error:
+                self._leave_outside(error.fallbacks(traced), error)
+                continue
             self.rewriting.operators = counted + lowered.rewritten
             with self.clock.stage("make program"):
                 program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
@@ -135,12 +140,16 @@ class ExportSession:
                 emitted = program.exported_program(error.method).graph_module
                 operators.add_instructions(lowered.methods[error.method], emitted)
                 fallbacks = find_fallbacks(error, lowered)
-                is_known = fallbacks.keys() <= self.fallbacks.keys()
-                if self.request.strict or is_known or len(self.fallbacks) >= MOST_FALLBACKS:
-                    raise explain_refusal(error, lowered, fallbacks) from error
-                self.fallbacks |= fallbacks
+                self._leave_outside(fallbacks, explain_refusal(error, lowered, fallbacks))
             else:
                 return
+
+    def _leave_outside(self, fallbacks: Mapping[str, Fallback], error: ExportError) -> None:
+        """Has operators stay outside the delegate the next time; raises `error` where that cannot be."""
+        is_known = fallbacks.keys() <= self.fallbacks.keys()
+        if self.request.strict or is_known or len(self.fallbacks) >= MOST_FALLBACKS:
+            raise error
+        self.fallbacks.update(fallbacks)
 
     def _lower(
         self, traced: Mapping[str, torch.export.ExportedProgram], options: ExportOptions
@@ -474,7 +483,7 @@ class ExportOutput:
             later = range(2, exact.count + 1) if exact.changed else ()
             pairs: list[tuple[list[Any], list[Any]]] = []
             for step in (1, *later):
-                pair = [_stored_like(_with_dtypes_of(side.of(step), checked.outputs), checked.outputs)
+                pair = [tensors.cast_and_stored_like(side.of(step), checked.outputs)
                         for side in (exact, checked.converted)]  # fmt: skip
                 pairs.append((pair[0], pair[1]))
             (self.references[name], self.converted[name]), *self.steps[name] = pairs
@@ -505,22 +514,6 @@ class ExportOutput:
         if self.request.options.trace:
             drawn = memory_plan.draw_memory(tensors_of)
             write_json(self._staged(self.files.memory_trace), drawn)
-
-
-def _with_dtypes(values: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> list[Any]:
-    """Returns reference outputs in the element types that the program gives."""
-    return [
-        value if dtype is None else value.to(dtype)
-        for value, dtype in zip(values, dtypes, strict=True)
-    ]
-
-
-def _with_dtypes_of(values: Sequence[Any], outputs: Sequence[object]) -> list[Any]:
-    return _with_dtypes(values, [getattr(output, "dtype", None) for output in outputs])
-
-
-def _stored_like(values: Sequence[Any], outputs: Sequence[object]) -> list[Any]:
-    return [tensors.stored_like(*pair) for pair in zip(values, outputs, strict=True)]
 
 
 def _write_values(values: Sequence[object], folder: Path, prefix: str) -> tuple[TensorFile, ...]:

@@ -9,6 +9,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.model_registry.eager_model import ExportMethod
 
 HALF_PRECISIONS: Final = frozenset({torch.float16, torch.bfloat16})
@@ -85,3 +87,17 @@ def raw_bytes(tensor: torch.Tensor) -> bytes:
     """Returns the elements in the tensor's own dimension order, little-endian, without a header."""
     stored = tensor.detach().cpu().permute(tensor.dim_order()).contiguous().reshape(-1)
     return stored.view(torch.uint8).numpy().tobytes()
+
+
+def with_dtypes(values: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> list[Any]:
+    """Returns reference outputs in the element types that the program gives."""
+    return [
+        value if dtype is None else value.to(dtype)
+        for value, dtype in zip(values, dtypes, strict=True)
+    ]
+
+
+def cast_and_stored_like(values: Sequence[Any], outputs: Sequence[object]) -> list[Any]:
+    """Returns reference outputs with the types, and in the memory order, of a program's outputs."""
+    cast = with_dtypes(values, [getattr(output, "dtype", None) for output in outputs])
+    return [stored_like(*pair) for pair in zip(cast, outputs, strict=True)]

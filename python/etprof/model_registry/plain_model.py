@@ -34,6 +34,8 @@ _WHOLE_NUMBERS: Final = re.compile(
 )
 """What arguments are called that take integers."""
 _MOST_TRIALS: Final = 12
+_MOST_AXES: Final = 4
+"""Of an input whose axes are tried in another order: five have 24 orders."""
 
 
 def is_plain(value: object) -> bool:
@@ -278,7 +280,7 @@ def describe_fitting(
             f"leave out {len(texts) - limit} --input"
         )
     fitting = next((inputs for inputs in _others(module, texts) if _fits(module, inputs)), None)
-    return "" if fitting is None else f"; it takes {_as_flags(fitting)}"
+    return "" if fitting is None else f"; it takes, for example, {_as_flags(fitting)}"
 
 
 def _as_flags(texts: Sequence[str]) -> str:
@@ -301,6 +303,8 @@ def _others(module: nn.Module, texts: Sequence[str]) -> Iterator[Sequence[str]]:
     ]
     yield from itertools.islice(itertools.product(*choices), 1, _MOST_TRIALS)
     if len(texts) == 1:
+        # What somebody measures has that size; axes in another order are the likelier mistake.
+        yield from ([text] for text in _of_other_order(texts[0]))
         yield from ([guess] for guess in _guess(module)[1][:_MOST_TRIALS])
 
 
@@ -312,6 +316,16 @@ def _of_other_kind(text: str) -> str:
     shape = "x".join(map(str, spec.shape)) or "[]"
     name = "" if spec.name is None else f"{spec.name}="
     return f"{name}{shape}" if spec.is_integer else f"{name}int64:{shape}"
+
+
+def _of_other_order(text: str) -> Iterator[str]:
+    """Yields an input with its axes in another order, but for the first, which is the batch."""
+    spec = parse_input(text)
+    if spec.file is None and 2 < len(spec.shape) <= _MOST_AXES:
+        for axes in dict.fromkeys(itertools.permutations(spec.shape[1:])):
+            if axes != tuple(spec.shape[1:]):
+                shape = "x".join(map(str, (spec.shape[0], *axes)))
+                yield text.replace("x".join(map(str, spec.shape)), shape)
 
 
 def _fits(module: nn.Module, texts: Sequence[str]) -> bool:

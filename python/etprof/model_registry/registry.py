@@ -153,6 +153,9 @@ def _refuse_other_files(name: str) -> None:
     file, colon, class_name = name.rpartition(":")
     if colon and file.endswith(_SAVED):
         raise UsageError(f"{file} is one model, without classes: leave out :{class_name}")
+    if Path(name).is_dir():
+        msg = f"{name} is a directory; give a file in it, such as {Path(name, 'net.py')}:Net, or a"
+        raise UsageError(f"{msg} .pt2 or .pte")
     if name.endswith(".pte") and Path(name).is_file():
         msg = f"{name} is exported already; name the model that it was made of"
         raise UsageError(f"{msg}, such as path/to/file.py:Class")

@@ -240,8 +240,11 @@ class Optimizer:
         if self.prover is not None:
             work = "measurements" if self.prover.proves_times else "launches that count kernels"
             effort += f", plus {work}"
-        limit = "" if self.budget_s is None else f"; none starts after {self.budget_s:g} s"
-        return f"{effort}{limit}"
+        if self.budget_s is None:
+            return effort
+        if not self._is_time_left():
+            return f"the budget of {self.budget_s:g} s is over: one more trial, with all rewrites"
+        return f"{effort}; after {self.budget_s:g} s none starts but the one with all rewrites"
 
     def _mix_precisions(self, baseline: Trial) -> bool:
         """Finds the layers that have to stay in float32; False where that is of no use.

@@ -137,7 +137,10 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
                 f"(--blocks {LEAST_TO_TELL} or more checks whether they depend on each other)"
             )
     elif len(medians) < LEAST_FOR_STATES:
-        assumes = f"assuming one state (--blocks {LEAST_FOR_STATES} or more checks that)"
+        assumes = (
+            "assuming that the machine was in one state, such as one clock speed (--blocks "
+            f"{LEAST_FOR_STATES} or more checks that)"
+        )
     known = Interval(low, high, interval.confidence)
     return BlockedMedian(middle, known, medians, doubt, assumes)
 

@@ -175,8 +175,11 @@ def before_and_after(search: Optimization) -> Table:
     """Returns a row for the baseline and one for the result."""
     baseline, best = search.baseline, search.best
     macs = _macs(search)
+    rows: list[tuple[str, Trial | None, int, Sequence[Gain]]] = [("as it is", baseline, macs, ())]
+    if best is None or best.rewrites:
+        rows.append((_WITH_REWRITES, best, macs, search.gains))
     return OPTIMIZED.of(
-        [("as it is", baseline, macs, ()), (_WITH_REWRITES, best, macs, search.gains)],
+        rows,
         note="" if search.gains else "none of these figures is a time",
     )
 

@@ -268,16 +268,19 @@ def refuse_unlike(baseline: Side, candidate: Side, allowed: Collection[str]) -> 
     ]
     if refused:
         flags = " ".join(f"--allow {difference.field}" for difference in refused)
-        msg = (
-            f"{baseline.label} and {candidate.label} were measured under different conditions: they differ in "
-            f"{'; '.join(map(str, refused))}; measure them under the same conditions, or compare them anyway with "
-            f"{flags}"
-        )
+        conditions = "; ".join(map(str, refused))
         before, after = (_of_model(side, "name") for side in (baseline, candidate))
         if before and after and before != after:
             reference, subject = (
                 as_operand(clean(str(side.run.source))) for side in (baseline, candidate)
             )
             command = command_line("report", subject, "--reference", reference)
-            msg += f"; to set {after} beside another model, use `{command}`"
-        raise UsageError(msg)
+            raise UsageError(
+                f"{before} and {after} are different models: set one beside the other with `{command}`, or "
+                f"compare them as versions of one, with {flags}; {baseline.label} and {candidate.label} differ "
+                f"in {conditions}"
+            )
+        raise UsageError(
+            f"{baseline.label} and {candidate.label} were measured under different conditions: they differ in "
+            f"{conditions}; measure them under the same conditions, or compare them anyway with {flags}"
+        )

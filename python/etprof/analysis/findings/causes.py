@@ -163,7 +163,8 @@ def find_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> Remedy:
     text, mended = "", find_causes(replaced)
     if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         effect = _effect(len(replaced), len(details))
-        text = f"{command} {effect}, which the export made of {'; '.join(map(str, mended))}"
+        them = "it" if len(replaced) == 1 else "them"
+        text = f"{command} {effect}; the export made {them} from {'; '.join(map(str, mended))}"
     return Remedy(text, len(details), len(replaced), _refusals(subject, further_findings))
 
 

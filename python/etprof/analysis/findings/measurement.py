@@ -19,7 +19,7 @@ from etprof.base.text import command_line, without_flags
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
-from etprof.statistics.summary import LEAST_TO_TELL
+from etprof.statistics.summary import LEAST_FOR_STATES, LEAST_TO_TELL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,9 +127,14 @@ def _longer(subject: Subject) -> str:
 
 
 def _more_blocks(subject: Subject) -> int:
-    """Twice as many as were measured, and enough to tell whether launches depend on each other."""
+    """Twice as many as were measured, and enough for what fewer launches had to take for granted.
+
+    First whether they depend on each other, then whether they are all of one state.
+    """
     metrics = subject.insight.experiment.metrics
-    return max(LEAST_TO_TELL, 2 * len(metrics.blocks) if metrics else 0)
+    measured = len(metrics.blocks) if metrics else 0
+    needed = LEAST_FOR_STATES if measured >= LEAST_TO_TELL else LEAST_TO_TELL
+    return max(needed, 2 * measured)
 
 
 def _spread_text(things: str, spread: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from etprof.base.units import count_of, format_duration, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 MOST_DISTANCE: Final = 0.25
 """Share of the timed latency by which a mean execution of the breakdown may be off."""
@@ -72,6 +72,9 @@ class BreakdownAgreement:
     def cause(self) -> str:
         """Says why they are too far apart, as far as that is known."""
         if not self.is_recording:
+            if self.distance > 1:
+                ratio = format_ratio(1 + self.distance)
+                return f"operator times add up to {ratio} the timed latency"
             distance = format_share(abs(self.distance))
             return f"operator times and the timed latency differ by {distance}"
         cost_ns = (self.quietest_ns - self.latency_ns) / self.operators
@@ -85,7 +88,10 @@ class BreakdownAgreement:
     def way_out(self) -> str:
         """Says what gives figures that can be relied on."""
         if not self.is_recording:
-            return "Measure again on a quiet machine."
+            return (
+                "Measure again on a quiet machine, or judge changes by the latency, which is timed "
+                "without recording (`profile --against`)."
+            )
         return (
             "Measuring again does not change that. Judge changes by the latency, which is timed "
             "without recording (`optimize`, `profile --against`), or profile a larger "

@@ -220,7 +220,7 @@ def _with_objections(
     def check_constraints(node: torch.fx.Node, program: Any) -> bool:  # noqa: ANN401 - PyTorch's
         objection = ""
         if traced_name(node) in outside:
-            objection = "XNNPACK refuses it when the program is loaded"
+            objection = "XNNPACK refuses it when the program is made or loaded"
         elif _has_scales(node):
             objection = "ExecuTorch 1.5.1 hands XNNPACK the product without its alpha and beta, which are not 1"
         if objection:

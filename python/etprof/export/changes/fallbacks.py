@@ -14,6 +14,7 @@ from etprof.backends.registry import backend_of
 from etprof.base.errors import ExportError
 from etprof.base.units import first_texts
 from etprof.export import operators, upstream
+from etprof.export.changes.failed_lowering import REWRITE
 from etprof.run.program import Fallback
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from etprof.export.lowering import LoweredProgram
-    from etprof.run.delegation import Origin
 
 MOST_FALLBACKS: Final = 16
 """Operators of one model that are left outside one after the other; then it is given up."""
@@ -30,7 +30,6 @@ _SHOWN: Final = 4
 """Operators that a message names."""
 _MOST_UNNAMED: Final = 4
 """Operators of a delegate call that stay outside together, where nothing says which one is refused."""
-REWRITE: Final = "write that part of the model otherwise"
 _EXPECTED: Final = re.compile(r"Expected shape \((\d+(?:, ?\d+)*)\)")
 _INSTRUCTION: Final = re.compile(r"failed at instruction (?:\d+:)?(\d+)")
 
@@ -65,7 +64,7 @@ def explain_missing(error: MissingKernelError, lowered: LoweredProgram) -> Expor
     """Returns the error that names the operators, their modules and lines; as it is without any."""
     kinds = {kernel.partition("::")[2].partition(".")[0] for kernel in error.kernels}
     names = [
-        name_operator(operator.operator, operator.origin)
+        operators.name_operator(operator.operator, operator.origin)
         for operator in lowered.methods[error.method].operators
         if operator.delegate is None and kinds & set(operator.operator.split("."))
     ]
@@ -90,7 +89,7 @@ def describe_fallback(node: torch.fx.Node, error: RefusedProgramError) -> Fallba
     """Says which operator a node is, where it comes from, and why it stays outside."""
     return Fallback(
         method=error.method,
-        name=name_operator(operators.target_name(node), operators.find_origin(node)),
+        name=operators.name_operator(operators.target_name(node), operators.find_origin(node)),
         reason=error.reason,
     )
 
@@ -153,11 +152,4 @@ def _failed_kernels(error: RefusedProgramError, lowered: LoweredProgram) -> Iter
         return
     for operator in lowered.methods[error.method].operators:
         if operator.instruction == int(match[1]) and operator.delegate is None:
-            yield name_operator(operator.operator, operator.origin)
-
-
-def name_operator(kind: str, origin: Origin) -> str:
-    """Names an operator by its kind, module and line of the model."""
-    line = origin.source
-    where = "" if line is None else f" ({line.file}:{line.line}: {line.code})"
-    return f"{kind}{f' of module {origin.module_path}' if origin.module_path else ''}{where}"
+            yield operators.name_operator(operator.operator, operator.origin)

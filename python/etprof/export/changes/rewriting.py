@@ -230,9 +230,10 @@ def _replacements(
 ) -> dict[Any, Callable[..., Any]]:
     """Returns what it replaces; a replacement that fails raises ExportError with its name."""
     replacements = rewrite.named(rewrite.replacements)()
-    own = [exclusion for exclusion in exclusions if exclusion.rewrite == rewrite.name]
+    own_exclusions = [exclusion for exclusion in exclusions if exclusion.rewrite == rewrite.name]
     return {
-        find_overload(name): _outside(own, rewrite.named(put)) for name, put in replacements.items()
+        find_overload(name): _outside(own_exclusions, rewrite.named(put))
+        for name, put in replacements.items()
     }
 
 
