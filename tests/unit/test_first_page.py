@@ -239,7 +239,9 @@ def test_another_model_is_a_reference(tmp_path: Path) -> None:
         write_run(tmp_path / name, replace(one(convolutions(9)), model=name, inputs=[inputs]))
     done = etprof(tmp_path, "compare", "theirs", "mine", columns=300)
     assert done.exit_code == 2
-    way_out = "to set mine beside another model, use `etprof report mine --reference theirs`"
+    way_out = (
+        "different models: set one beside the other with `etprof report mine --reference theirs`"
+    )
     assert way_out in done.stderr
     allowed = etprof(tmp_path, "compare", "theirs", "mine", "--allow", "inputs", columns=300)
     assert allowed.stdout.startswith("theirs → mine, fp16, 1 thread: inconclusive")

@@ -139,7 +139,7 @@ _LATENCY: Final = (
     Figure("rss_after_load_bytes", "bytes", "per launch", "what loading added to its memory"),
     Figure("planned_buffers_bytes", "bytes", "per program", "planned memory"),
 )  # fmt: skip
-_CATEGORY_MEANS: Final = "mean of the executions of the split"
+_CATEGORY_MEANS: Final = "mean of the executions of the split; `Other` includes overhead"
 _EXPERIMENT: Final = (
     Figure("threads", "count", "per launch"),
     Figure("executions", "count", "over the split", "that the split counts"),

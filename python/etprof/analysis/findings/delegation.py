@@ -123,7 +123,7 @@ def find_high_other(subject: Subject) -> Finding | None:
     return Finding(
         '"Other" operators are a large part',
         "medium",
-        f"{count_of(len(other_operators), 'operator')} of category Other: {subject.weigh(other_operators)}{excess_text}.",
+        f"{count_of(len(other_operators), 'operator')} of category Other, overhead aside: {subject.weigh(other_operators)}{excess_text}.",
         f"look first at {top}, which take most of it"
         + (f"; {remedy.command}" if remedy.command else ""),
         *subject.cost(other_operators),
