@@ -281,8 +281,10 @@ class ExportOutput:
     """Of the first inference, in the element types, and once checked in the dimension order, of the
     program's outputs."""
     checks: dict[str, ExportCheck] = field(default_factory=dict)
+    exact: dict[str, list[Any]] = field(default_factory=dict)
+    """The same in float32 where the program gives halves, as its outputs are judged."""
     converted: dict[str, list[Any]] = field(default_factory=dict)
-    """Outputs of the converted eager models, stored alike."""
+    """Outputs of the converted eager models, stored as the program's."""
     converted_steps: dict[str, EagerSteps] = field(default_factory=dict)
     """What those gave, and were given, inference by inference."""
     steps: dict[str, list[tuple[list[Any], list[Any]]]] = field(default_factory=dict)
@@ -353,7 +355,7 @@ class ExportOutput:
             inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
             written[name] = MethodFiles(
                 inputs=_write_values(inputs, data, f"{prefix}input"),
-                references=_write_values(self.references[name], data, f"{prefix}reference"),
+                references=_write_values(self.exact[name], data, f"{prefix}reference"),
                 converted=_write_values(self.converted[name], data, f"{prefix}converted"),
                 state=self.prepared.references[name].changed,
                 step_inputs=self._write_step_inputs(name, data, f"{prefix}input"),
@@ -481,12 +483,15 @@ class ExportOutput:
             self.checks[name] = checked.check
             exact, self.converted_steps[name] = self.prepared.references[name], checked.converted
             later = range(2, exact.count + 1) if exact.changed else ()
-            pairs: list[tuple[list[Any], list[Any]]] = []
-            for step in (1, *later):
-                pair = [tensors.cast_and_stored_like(side.of(step), checked.outputs)
-                        for side in (exact, checked.converted)]  # fmt: skip
-                pairs.append((pair[0], pair[1]))
-            (self.references[name], self.converted[name]), *self.steps[name] = pairs
+            pairs = [
+                (
+                    tensors.exact_and_stored_like(exact.of(step), checked.outputs),
+                    tensors.cast_and_stored_like(checked.converted.of(step), checked.outputs),
+                )
+                for step in (1, *later)
+            ]
+            (self.exact[name], self.converted[name]), *self.steps[name] = pairs
+            self.references[name] = tensors.cast_and_stored_like(exact.of(1), checked.outputs)
 
     def _write_report(self) -> None:
         pte, ptd = self._staged(self.files.pte), self._external_data()
