@@ -74,6 +74,15 @@ def test_the_bound_is_what_work_and_peaks_leave() -> None:
     assert bound.high < found.ceiling
 
 
+def test_where_memory_decides_the_bound_has_both_ends_of_its_peak() -> None:
+    found = outlook(10, known=peaks(found=WITH_SME2))
+    assert found is not None
+    assert found.bound is not None
+    # 8 192 bytes at 20 and at 10 bytes a nanosecond, of the 40 000 ns that were half of the inference.
+    assert found.bound.high == pytest.approx(1 / (0.5 + 0.5 * 409.6 / 40_000))
+    assert found.bound.low == pytest.approx(1 / (0.5 + 0.5 * 819.2 / 40_000))
+
+
 def test_sme2_makes_nothing_slower_in_a_bound() -> None:
     """More work than the peaks could do in the time: then peaks or work are not what they seem."""
     found = outlook(10**9, known=peaks(found=WITH_SME2))
