@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--dtype", str, "PRECISION",
          "precision of the export: fp16 (default), fp32, int8, …; `etprof export --help` lists all"),
         THREADS,
-        ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
+        ("--target", KINDS, "", "where to run: local, which is this machine (default), emulator, android, …",
          {"default": LOCAL}),
         ("--against", str, "MODEL[:PRECISION]|FILE.pte",
          "the candidate: measured interleaved with MODEL, the baseline, and compared with it"),

@@ -170,9 +170,9 @@ DETAIL_COLUMNS: Final = (
            says="multiply-accumulates of one call"),
     Column("moved_bytes", "Int64", "bytes", basis="per call", visibility="data", of=_of_work(lambda f: f.moved_bytes),
            says="inputs, weights and outputs of one call"),
-    Column("gflops", "float64", "@rate_limit", basis="per call", title="GFLOP/s", is_timed=True, visibility="page",
+    Column("gflops", "float64", "@rate_limit", basis="per call", title="GFLOP/s at the median", is_timed=True, visibility="page",
            of=lambda s: s.detail.gflops, says="2 × macs ÷ median, in 10⁹ operations a second"),
-    Column("gigabytes_per_s", "float64", "@rate_limit", basis="per call", title="GB/s", is_timed=True, visibility="page",
+    Column("gigabytes_per_s", "float64", "@rate_limit", basis="per call", title="GB/s at the median", is_timed=True, visibility="page",
            of=lambda s: s.detail.gigabytes_per_s, says="moved bytes ÷ median; missing for views and "
            "look-ups, which need not touch all of it"),
     Column("rate_limit", "string", is_timed=True, visibility="data",
