@@ -129,12 +129,15 @@ def test_names_are_refused_before_anything_runs(tmp_path: Path) -> None:
         def stage_ended(self, stage: object) -> None:
             del stage
 
+        def stage_failed(self) -> None:
+            stages.append("failed")
+
     for scope, told in (("stm=fp32", "did you mean 'stem'"), ("type:linaer=fp32", "'linear'")):
         options = ExportOptions(scopes=(scope,))
         request = ExportRequest("toy_cnn", "int8", outdir=tmp_path, options=options)
         with pytest.raises(UsageError, match=told):
             export_model(request, Listener())
-    assert set(stages) == {"import ExecuTorch", "load model"}
+    assert set(stages) == {"import ExecuTorch", "load model", "failed"}
     assert not list(tmp_path.iterdir())
 
 

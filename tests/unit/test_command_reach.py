@@ -15,7 +15,7 @@ from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.backends.registry import BACKENDS
 from etprof.run.load import Run as LoadedRun
-from etprof.tables.brief import brief_of
+from etprof.tables.brief import brief_of, next_step_line
 from etprof.tables.findings import best_suggestion, group_findings
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
@@ -145,6 +145,28 @@ def test_a_rewrite_that_rounds_more_says_who_decides(tmp_path: Path) -> None:
     assert action == f"{COMMAND}half_activations"
     exact = model({"gelu": ("plain_views",)}, {"gelu": 300})
     assert "accuracy" not in fired(insight(tmp_path / "c", exact))["F5"].advice
+
+
+def test_a_command_that_replaces_few_stands_below_one_that_replaces_most() -> None:
+    """F5 of a GRU led with a command for 1 of 302 operators."""
+    first = Finding(
+        "fallback", "high", "", "`etprof a`", rule="F5", operators=302, replaced_operators=1
+    )
+    second = Finding(
+        "norms", "medium", "", "`etprof b`", rule="F1", operators=10, replaced_operators=1
+    )
+    groups = group_findings([first, second])
+    assert [group.reaches_few for group in groups] == [True, False]
+    assert groups[0].reach == "the command replaces 1 of 302 operators"
+
+
+def test_a_command_that_is_the_next_step_is_printed_once(tmp_path: Path) -> None:
+    """F13's command stood below F13 and again as the next one."""
+    told = assessment(tmp_path / "a", model({"mean": ("kept_dimensions",)}, {"mean": 300}))
+    (action,) = {action for _, action in points(told) if action.startswith(COMMAND)}
+    without = brief_of(told, ends=["Report: r", next_step_line(action)])
+    assert action not in {point.action for point in without.points}
+    assert [point.text for point in without.points] == [text for text, _ in points(told)]
 
 
 def test_inexact_rewrites_are_rewrites() -> None:

@@ -268,6 +268,22 @@ def test_interruptions_are_left_out_and_said(tmp_path: Path) -> None:
     )
 
 
+def test_executions_are_disturbed_however_many_are() -> None:
+    """Where more than a quarter were disturbed, three interquartile ranges left none of them out."""
+    executions = examine_executions(load_etdump(record().data))
+    assert executions.duration is not None
+    slow = np.flatnonzero(executions.selected)[::2][:10]
+    duration = executions.duration.copy()
+    duration[slow] *= 3
+    (kept,) = keep_near_median([replace(executions, duration=duration)])
+    assert np.flatnonzero(executions.selected & ~kept.selected).tolist() == slow.tolist()
+    # AND where most vary, all of them are what the machine is like
+    spread = executions.duration.copy()
+    spread[executions.selected] *= np.linspace(1, 4, executions.count).round(1).astype(np.int64)
+    (kept,) = keep_near_median([replace(executions, duration=spread)])
+    assert kept.count == executions.count
+
+
 def damaged(folder: Path, *, rows: int = 1, name: str = "x.etdump") -> Path:
     """A file of which `rows` executions have an operator that takes a second too long."""
     sound = record()

@@ -313,6 +313,28 @@ def test_a_noisy_run_names_its_own_command_with_more_launches(
     assert fired(describe_run(analyze_run(LoadedRun.load(path))))["F13"].action == action
 
 
+def test_a_noisy_run_that_began_slow_is_measured_with_a_longer_warm_up(tmp_path: Path) -> None:
+    """--warmup-steady was advised in the answer, and the next command did not have it."""
+    drifting = replace(one(convolutions(9), latency_us=DRIFTING), platform="linux")
+    path = write_run(tmp_path / "r", drifting)
+    metrics = json.loads((path / "metrics.json").read_text())
+    for blocks in metrics["experiments"].values():
+        for number, block in enumerate(blocks["blocks"]):
+            usual_ns = block["latency_ns"][0]
+            # Eight of ten launches must be steady from the start; here seven are.
+            extra_ns = usual_ns if number % 10 < 3 else 0
+            block["latency_ns"] = [usual_ns + extra_ns] * 20 + [usual_ns + i % 3 for i in range(30)]
+    (path / "metrics.json").write_text(json.dumps(metrics))
+    command = ["etprof", "profile", "net.py:Net"]
+    edit_manifest(path, lambda document: document.update(command=command))
+    action = fired(describe_run(analyze_run(LoadedRun.load(path))))["F13"].action
+    assert action.endswith(": `etprof profile net.py:Net --blocks 20 --warmup-steady`")
+    # AND a config has a name of its own for it
+    edit_manifest(path, lambda document: document.update(command=["etprof", "run", "config.json"]))
+    action = fired(describe_run(analyze_run(LoadedRun.load(path))))["F13"].action
+    assert action.endswith("measurement.blocks and warmup_steady in its experiments")
+
+
 def test_data_movement_above_the_reference(tmp_path: Path) -> None:
     mine = insight(tmp_path / "a", one(around(20, 80)))
     lower, higher = (

@@ -12,6 +12,7 @@ from etprof.base.units import (
     format_duration,
     format_interval,
     format_prediction,
+    format_range,
     format_rate,
     format_ratio,
     format_share,
@@ -44,6 +45,9 @@ def test_durations_have_the_unit_people_would_choose(duration_ns: float | None, 
 def test_both_ends_of_an_interval_have_one_unit() -> None:
     assert format_interval(950_000, 1_020_000) == "0.950 … 1.02 ms"
     assert format_interval(None, 1) == "–"
+    # GIVEN the value that it is printed beside THEN both have one unit
+    assert format_interval(980_000, 1_050_000, 995_000) == "980 … 1050 µs"
+    assert format_range("ns", 980, 1050, 999.6) == "0.980 … 1.05 µs"
 
 
 @pytest.mark.parametrize(

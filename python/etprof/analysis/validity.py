@@ -13,7 +13,7 @@ from etprof.statistics.effect import is_balanced
 from etprof.statistics.warmup import LEAST_SAMPLES, is_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from etprof.analysis.compare.comparability import Side
     from etprof.analysis.output_check import OutputCheck
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 State = Literal["passed", "failed", "unknown"]
 
 _FREQUENCY_SPREAD: Final = 0.05
-_SETTLED_SHARE: Final = 0.8
+SETTLED_SHARE: Final = 0.8
+"""Of the launches, that must be steady from the start."""
 _NS_PER_S: Final = 1e9
 _LEAST_TICKS: Final = 100
 """So that a tick is at most 1 % of what is timed; the runner times shorter inferences together."""
@@ -39,6 +40,8 @@ _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 _OUTPUTS: Final = "equal outputs"
 WARM_UP: Final = "warm-up settled"
+STEADY_FLAG: Final = "--warmup-steady"
+"""What `etprof profile` takes to warm up until latencies settle."""
 _UNDISTURBED: Final = "undisturbed"
 _OBJECTIONS: Final = {
     "balanced order": "one side came first more often",
@@ -167,17 +170,24 @@ def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:
     blocks = _blocks(sides)
     if not blocks:
         return ValidityCheck(name, "unknown", "no raw latencies")
-    judged = [
-        (has_settled, b) for b in blocks if (has_settled := is_settled(b.latency_ns)) is not None
-    ]
-    if len(judged) < len(blocks):
-        few = f"{len(blocks) - len(judged)} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
+    settled, judged = count_settled(blocks)
+    if judged < len(blocks):
+        few = f"{len(blocks) - judged} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
         return ValidityCheck(name, "unknown", few)
-    settled = sum(has_settled and block.is_steady is not False for has_settled, block in judged)
-    state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
+    state: State = "passed" if settled >= SETTLED_SHARE * len(blocks) else "failed"
     return ValidityCheck(
         name, state, f"{settled} of {len(blocks)} blocks were steady from the start"
     )
+
+
+def count_settled(blocks: Iterable[BlockMetrics]) -> tuple[int, int]:
+    """Returns how many launches were steady from the start, and of how many that can be told."""
+    judged = [
+        settled and block.is_steady is not False
+        for block in blocks
+        if (settled := is_settled(block.latency_ns)) is not None
+    ]
+    return sum(judged), len(judged)
 
 
 def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:

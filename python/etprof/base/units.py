@@ -18,10 +18,18 @@ def format_duration(duration_ns: float | None) -> str:
         return MISSING
     if abs(duration_ns) < 0.001:
         return "0 ns"
-    for scale, unit in _TIME_UNITS:
-        if abs(duration_ns) >= scale * 0.9995:
-            return f"{_significant(duration_ns / scale)} {unit}"
-    return f"{_significant(duration_ns)} ns"
+    scale, unit = _time_unit(duration_ns)
+    return f"{_significant(duration_ns / scale)} {unit}"
+
+
+def _time_unit(duration_ns: float) -> tuple[float, str]:
+    """Returns the unit that a duration is written in: ns per unit, and its name.
+
+    What three digits round up to 1000 is 1 of the next larger unit.
+    """
+    return next(
+        (row for row in _TIME_UNITS if abs(duration_ns) >= row[0] * 0.9995), _TIME_UNITS[-1]
+    )
 
 
 def format_delta(delta_ns: float | None) -> str:
@@ -32,11 +40,19 @@ def format_delta(delta_ns: float | None) -> str:
     return f"{sign}{format_duration(abs(delta_ns))}"
 
 
-def format_interval(low_ns: float | None, high_ns: float | None) -> str:
-    """Formats an interval of nanoseconds in one unit, such as `1.80 … 1.86 ms`."""
+def format_interval(
+    low_ns: float | None, high_ns: float | None, value_ns: float | None = None
+) -> str:
+    """Formats an interval of nanoseconds in one unit, such as `1.80 … 1.86 ms`.
+
+    The unit is that of `value_ns`, the value that the interval is printed beside, where there is one.
+
+    >>> format_duration(995_000), format_interval(980_000, 1_050_000, 995_000)
+    ('995 µs', '980 … 1050 µs')
+    """
     if low_ns is None or high_ns is None:
         return MISSING
-    scale, unit = next((row for row in _TIME_UNITS if abs(high_ns) >= row[0]), _TIME_UNITS[-1])
+    scale, unit = _time_unit(high_ns if value_ns is None else value_ns)
     return f"{_significant(low_ns / scale)} … {_significant(high_ns / scale)} {unit}"
 
 
@@ -183,12 +199,17 @@ def format_value(unit: str, value: float | str | None) -> str:
     return f"{_significant(value)} {unit}"
 
 
-def format_range(unit: str, low: float | None, high: float | None) -> str:
-    """Formats the two ends of an interval, times in one unit: `1.80 … 1.86 ms`."""
+def format_range(
+    unit: str, low: float | None, high: float | None, value: float | None = None
+) -> str:
+    """Formats the two ends of an interval, times in one unit: `1.80 … 1.86 ms`.
+
+    It is the unit of `value`, the value that the interval belongs to, where there is one.
+    """
     if low is None or high is None:
         return MISSING
     if unit == "ns":
-        return format_interval(low, high)
+        return format_interval(low, high, value)
     return f"{format_value(unit, low)} … {format_value(unit, high)}"
 
 

@@ -29,6 +29,7 @@ from etprof.cli.flags import (
 )
 from etprof.cli.follow_up import flags_of_last_profile
 from etprof.cli.output import answer
+from etprof.cli.progress import ProgressLog
 
 if TYPE_CHECKING:
     import argparse
@@ -346,7 +347,7 @@ def _precision(arguments: argparse.Namespace) -> str:
 class StageProgress:
     """Shows the running stage with a spinner, and each finished one with its time, on stderr.
 
-    Nothing when standard error is not a terminal: the export manifest has the times.
+    Where standard error is not a terminal, long stages alone: the export manifest has the times.
     """
 
     def __init__(self) -> None:
@@ -355,9 +356,13 @@ class StageProgress:
         self._console = Console(file=sys.stderr)
         self._console.quiet = not self._console.is_terminal
         self._status = self._console.status("")
+        self._log = ProgressLog() if self._console.quiet else None
 
     def stage_started(self, name: str) -> None:
         """Starts the spinner."""
+        if self._log is not None:
+            self._log.update(f"export, {name}")
+            self._log.start()
         self._status.update(f"{name} …")
         self._status.start()
 
@@ -365,8 +370,14 @@ class StageProgress:
         """Replaces the spinner by a line."""
         from etprof.base.units import format_duration
 
-        self._status.stop()
+        self.stage_failed()
         self._console.print(f"{stage.name:18} {format_duration(stage.duration_ns):>8}")
+
+    def stage_failed(self) -> None:
+        """Stops the spinner."""
+        if self._log is not None:
+            self._log.stop()
+        self._status.stop()
 
 
 def export_named(  # noqa: PLR0913 - what a command or a config says of a program

@@ -60,7 +60,7 @@ def report_run(
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
-    from etprof.tables.brief import UnbrokenLine
+    from etprof.tables.brief import UnbrokenLine, next_step_line
     from etprof.tables.findings import best_suggestion
     from etprof.targets.peaks import with_peaks
 
@@ -75,7 +75,7 @@ def report_run(
         next_step = best_suggestion(assessment)
         ends = [UnbrokenLine(f"Report: {page}"), full_output_hint(run_directory)]
         command = None if next_step is None else command_in(next_step)
-        ends += [] if command is None else [f"Next: {command}"]
+        ends += [] if command is None else [next_step_line(command)]
         show_assessment(
             assessment, as_json=arguments.json, full=arguments.full, top=None, ends=ends
         )
@@ -98,5 +98,5 @@ def report_run(
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
     if next_step is not None:
-        say(f"Next: {next_step}")
+        say(next_step_line(next_step))
     return code

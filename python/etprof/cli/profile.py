@@ -239,11 +239,15 @@ def run(arguments: argparse.Namespace) -> int:
         name: _read_etrecord(None, program.model) for name, program in config.programs.items()
     }
     reports = {name: report for name, report in recorded.items() if report is not None}
+    chosen_threads = target.default_threads() if arguments.threads is None else 1
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener, delegations=reports)
+    if chosen_threads > 1:
+        say(f"Measured with {chosen_threads} threads, one per core; --threads sets another number")
     code = report_run(config.folder, arguments, measured)
-    if arguments.threads is None and target.default_threads() > 1:
-        say(describe_chosen_threads(config.folder, target.default_threads()))
+    faster = describe_faster_threads(config.folder, chosen_threads) if chosen_threads > 1 else None
+    if faster is not None:
+        say(faster)
     return code
 
 
@@ -265,11 +269,10 @@ def _check_files(arguments: argparse.Namespace) -> None:
         check_file(arguments.etrecord, "check the path after --etrecord")
 
 
-def describe_chosen_threads(folder: Path, threads: int) -> str:
-    """Says how many threads were taken, and where fewer are known to be faster for this program."""
-    from etprof.base.units import count_of, format_duration
+def describe_faster_threads(folder: Path, threads: int) -> str | None:
+    """Says that fewer threads were faster in an earlier run of this program; None where none were."""
+    from etprof.base.units import format_duration
 
-    sentence = f"Used {count_of(threads, 'thread')}, one per core: --threads was not given"
     content = _model_content(folder)
     latest = min((median for _, median in _medians_of(folder, content)), default=0.0)
     for earlier in sorted(folder.parent.glob(f"{folder.name}_*"), reverse=True)[:_MOST_EARLIER]:
@@ -277,10 +280,10 @@ def describe_chosen_threads(folder: Path, threads: int) -> str:
             if count < threads and median < latest:
                 unit = "thread was" if count == 1 else "threads were"
                 return (
-                    f"{sentence}. {count} {unit} faster: {format_duration(median)} instead of "
+                    f"{count} {unit} faster: {format_duration(median)} instead of "
                     f"{format_duration(latest)} ({earlier})"
                 )
-    return sentence
+    return None
 
 
 def _model_content(folder: Path) -> str | None:

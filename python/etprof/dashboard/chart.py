@@ -158,7 +158,7 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
     value = point.value or 0.0
     y = scale.y(value)
     ends = [scale.y(value if end is None else end) - y for end in (point.high, point.low)]
-    interval = format_range(unit, point.low, point.high)
+    interval = format_range(unit, point.low, point.high, value)
     return {
         **_mark(point, scale),
         "when": format_moment(point.measured_at),

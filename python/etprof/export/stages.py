@@ -53,6 +53,9 @@ class StageListener(Protocol):
     def stage_ended(self, stage: StageTime) -> None:
         """A stage ended without an error."""
 
+    def stage_failed(self) -> None:
+        """The stage that had begun ended with an error."""
+
 
 @dataclass
 class StageClock:
@@ -73,8 +76,13 @@ class StageClock:
             self.listener.stage_started(name)
         profiler = _make_profiler() if self.is_tracing else None
         start_ns = time.perf_counter_ns() - self._began_ns
-        with nullcontext() if profiler is None else profiler:
-            yield
+        try:
+            with nullcontext() if profiler is None else profiler:
+                yield
+        except BaseException:
+            if self.listener is not None:
+                self.listener.stage_failed()
+            raise
         end_ns = time.perf_counter_ns() - self._began_ns
         self.times.append(StageTime(name=name, start_ns=start_ns, duration_ns=end_ns - start_ns))
         self.sessions.append(None if profiler is None else profiler.last_session)

@@ -90,6 +90,11 @@ class Brief:
     """What only `--full` prints."""
 
 
+def next_step_line(command: str) -> str:
+    """Returns the line that says what to do next."""
+    return f"Next: {command}"
+
+
 def listed(
     table: Table | None,
     *,
@@ -132,14 +137,15 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     # The headlines have said so.
     said = {EMULATED if warning else "", _doubt_note(assessment)}
     notes = [note for note in notes if note not in said]
+    ends = tuple(ends)
     groups = _top_groups(assessment)
     if not groups and not doubt:
         headlines.append(AnswerLine(f"No findings{_candidate_of(assessment)}."))
     bar_title, bar = _bar_of(assessment)
     return Brief(
-        tuple(headlines), bar, bar_title, points=tuple(_points(groups)),
+        tuple(headlines), bar, bar_title, points=tuple(_points(groups, ends)),
         further_findings=further_findings(assessment),
-        lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=tuple(ends),
+        lines=(*pairs[_MOST_PAIRS:], *_notes(notes)), ends=ends,
     )  # fmt: skip
 
 
@@ -221,11 +227,12 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
     First what can be acted on; last what is not worth it.
     """
     groups = list(findings.group_findings(findings.shown_findings(assessment)))
-    groups.sort(key=lambda group: (group.lead.is_below_margin, not group.action))
+    groups.sort(key=lambda g: (g.lead.is_below_margin, not g.action, g.reaches_few))
     return tuple(groups[:_MOST_POINTS])
 
 
-def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
+def _points(groups: Iterable[FindingGroup], ends: Sequence[str]) -> Iterator[AnswerPoint]:
+    """Yields a point for each group; a command that `ends` has as the next step is not said twice."""
     for group in groups:
         lead, gain = group.lead, findings.brief_gain(group.lead)
         other_rules = ", ".join(finding.rule for finding in group.others)
@@ -235,7 +242,8 @@ def _points(groups: Iterable[FindingGroup]) -> Iterator[AnswerPoint]:
         )
         text += f": {details}" if details else ""
         style = findings.SEVERITY_STYLES[lead.severity]
-        yield AnswerPoint(text, group.action, style, findings=1 + len(group.others))
+        action = "" if next_step_line(group.action) in ends else group.action
+        yield AnswerPoint(text, action, style, findings=1 + len(group.others))
 
 
 def _steps(comparison: Comparison) -> Iterator[AnswerPoint]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _SHOWN_NAMES: Final = 4
 _OF_A_SEARCH: Final = dict.fromkeys(("--target", "--serial", "--threads", "--blocks"), 1)
 """No runner: a run directory may be a stranger's, and names what the command would start."""
+_FEW: Final = 0.1
+"""Share of the operators below which a command is not what a finding is mended by."""
 _WORTH_A_SEARCH: Final = 0.01
 """Share of the work."""
 SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}
@@ -128,18 +130,27 @@ class FindingGroup:
         return command_in(self.lead.action) or self.lead.advice
 
     @property
+    def _replaced(self) -> tuple[int, int] | None:
+        """How many operators its command replaces, and of how many; None where nobody counted."""
+        counts = (
+            (finding.replaced_operators, finding.operators)
+            for finding in (self.lead, *self.others)
+            if finding.operators and finding.replaced_operators is not None
+        )
+        return next(counts, None)
+
+    @property
+    def reaches_few(self) -> bool:
+        """Whether its command leaves most of what was found as it is."""
+        return self._replaced is not None and self._replaced[0] < _FEW * self._replaced[1]
+
+    @property
     def reach(self) -> str:
         """Says what its command does not reach and may cost; empty where it reaches all."""
-        findings = (self.lead, *self.others)
-        counts = next(
-            (f for f in findings if f.operators and f.replaced_operators is not None), None
-        )
         texts = [self.lead.caveat]
-        if counts is not None and counts.replaced_operators != counts.operators:
-            texts.insert(
-                0,
-                f"the command replaces {counts.replaced_operators} of {counts.operators} operators",
-            )
+        if self._replaced is not None and self._replaced[0] != self._replaced[1]:
+            count, total = self._replaced
+            texts.insert(0, f"the command replaces {count} of {total} operators")
         return "" if self.lead.is_below_margin else "; ".join(filter(None, texts))
 
 

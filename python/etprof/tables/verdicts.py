@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from etprof.analysis.findings.rules import RULES
-from etprof.analysis.validity import FALSE_VERDICTS, WARM_UP
+from etprof.analysis.validity import FALSE_VERDICTS, STEADY_FLAG, WARM_UP
 from etprof.base.records import SME_LABELS, SME_ON
 from etprof.base.text import clean, clean_data, join_names
 from etprof.base.units import (
@@ -296,7 +296,7 @@ def _describe_interval(steady: BlockedMedian) -> str:
     interval = steady.interval
     if interval is None:
         return f"the median has no confidence interval: {steady.doubt}"
-    between = format_interval(interval.low, interval.high)
+    between = format_interval(interval.low, interval.high, steady.median)
     if steady.doubt:
         return f"interval of the median {between}, with less than 95 % confidence: {steady.doubt}"
     if steady.assumes:
@@ -350,7 +350,7 @@ def caution_of(comparison: Comparison) -> str:
     )
     plans = (side.planned for side in (comparison.baseline, comparison.candidate))
     if is_unsettled and not any(plan is not None and plan.warmup_steady for plan in plans):
-        caution += " --warmup-steady waits until latencies settle."
+        caution += f" {STEADY_FLAG} waits until latencies settle."
     return caution
 
 

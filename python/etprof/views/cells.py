@@ -83,7 +83,7 @@ def _reader(table: Table, shown_column: ShownColumn) -> Callable[[Sequence[Value
         return lambda row: Cell(
             MISSING
             if is_below_step(row)
-            else format_range(unit(row), _number(row[low]), _number(row[high]))
+            else format_range(unit(row), *(_number(row[i]) for i in (low, high, index)))
         )
     if column.unit == "ratio" and column.bounds is not None:
         return _ratio_reader(index, *(indices[name] for name in column.bounds))

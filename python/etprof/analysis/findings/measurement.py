@@ -13,6 +13,7 @@ from etprof.analysis.findings.finding import (
     rule,
 )
 from etprof.analysis.split.thread_map import build_thread_map
+from etprof.analysis.validity import SETTLED_SHARE, STEADY_FLAG, count_settled
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
 from etprof.base.text import command_line, without_flags
@@ -117,13 +118,26 @@ def _longer(subject: Subject) -> str:
     blocks = str(_more_blocks(subject))
     manifest = subject.run.run.manifest
     command = manifest.command if manifest else ()
+    is_slow_to_settle = _is_slow_to_settle(subject)
     if command[1:2] == ("run",):
-        return f" with {blocks} in the config's measurement.blocks"
+        settling = " and warmup_steady in its experiments" if is_slow_to_settle else ""
+        return f" with {blocks} in the config's measurement.blocks{settling}"
+    steady = (STEADY_FLAG,) if is_slow_to_settle else ()
     # A run directory may be a stranger's, and a runner names what the command would start.
     if command[1:2] != ("profile",) or any("runner" in argument for argument in command):
-        return f" with --blocks {blocks}"
-    arguments = without_flags(command[1:], {"--blocks": 1})
-    return f": `{command_line(*arguments, '--blocks', blocks)}`"
+        return f" with {' '.join(('--blocks', blocks, *steady))}"
+    arguments = without_flags(command[1:], {"--blocks": 1, STEADY_FLAG: 0})
+    return f": `{command_line(*arguments, '--blocks', blocks, *steady)}`"
+
+
+def _is_slow_to_settle(subject: Subject) -> bool:
+    """Whether a warm-up until latencies settle would have helped, or was asked for already."""
+    experiment, manifest = subject.insight.experiment, subject.run.run.manifest
+    planned = manifest.experiments if manifest else ()
+    if any(plan.name == experiment.name and plan.warmup_steady for plan in planned):
+        return True
+    settled, judged = count_settled(experiment.metrics.blocks) if experiment.metrics else (0, 0)
+    return settled < SETTLED_SHARE * judged
 
 
 def _more_blocks(subject: Subject) -> int:

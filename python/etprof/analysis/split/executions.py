@@ -53,9 +53,11 @@ outlives one; a file with more was damaged throughout, and nothing says that the
 LEAST_FOR_BAND: Final = 5
 """Executions without which nobody can say which one is unlike the others."""
 _NEAR_SHARE: Final = 0.5
-_NEAR_RANGES: Final = 3.0
-"""An execution is near the median within half of it, or within three interquartile ranges, where
-that is more: Tukey's far-out values, on a machine that never repeats itself to the nanosecond."""
+_NEAR_RANGES: Final = 6.0
+"""An execution is near the median within half of it, or within six times the distance from the
+median to the lower quartile, where that is more: Tukey's far-out values (three interquartile ranges)
+of a symmetric distribution. The upper quartile is not asked: other work makes executions slower,
+and where it disturbs more than a quarter of them that quartile is one of the disturbed."""
 
 
 class ImplausibleETDumpError(InputFileError):
@@ -376,8 +378,8 @@ def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
     selected_ns = np.concatenate([*pooled, np.empty(0, np.int64)])
     if selected_ns.size < LEAST_FOR_BAND:
         return tuple(launches)
-    low, middle, high = np.percentile(selected_ns, [25, 50, 75])
-    reach = max(_NEAR_SHARE * middle, _NEAR_RANGES * (high - low))
+    low, middle = np.percentile(selected_ns, [25, 50])
+    reach = max(_NEAR_SHARE * middle, _NEAR_RANGES * (middle - low))
     return tuple(
         replace(launch, selected=launch.selected & (np.abs(duration - middle) <= reach))
         if duration is not None
