@@ -151,6 +151,8 @@ def sandbox(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Changes that a test must notice: at most a tenth may live; `-- --random 300` draws them."""
     install_with_group(session, "test")
+    # mypy: what it refuses needs no test.
+    install_with_group(session, "lint")
     run(session, "python", "-m", "tests.mutants", *session.posargs)
 
 

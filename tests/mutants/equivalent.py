@@ -27,4 +27,34 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "reach = (high - low) or 1.0",
         "reach = (high - low) or 2.0",
     ): "where all values are equal, each one's distance from the lowest is 0, whatever divides it",
+    (
+        "statistics/two_samples.py",
+        "_rank_sum_masses(first, second - 1)",
+        "_rank_sum_masses(second - 1, first)",
+    ): "Mann and Whitney's U has the same distribution whichever of two samples comes first",
+    (
+        "statistics/change_points.py",
+        "for runs in range(inside, size + 1)",
+        "for runs in range(inside, size + 2)",
+    ): "there is no way to choose more than all: `math.comb(size, size + 1)` is 0",
+    (
+        "targets/device_lock.py",
+        "descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)",
+        "descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 146)",
+    ): "whoever made the file owns it, and the next statement gives it its mode",
+    (
+        "analysis/findings/gains.py",
+        "if low is None or high is None:",
+        "if low is None and high is None:",
+    ): "both intervals are of as many launches, and one is missing for too few of them alone",
+    (
+        "backends/xnnpack/graph.py",
+        "@lru_cache(maxsize=1)",
+        "@lru_cache(maxsize=2)",
+    ): "more results are kept, and the same ones returned",
+    (
+        "history/trend.py",
+        ".where(Run.series == newest.series, Run.status == OK, Run.representative)",
+        ".where(Run.series == newest.series, Run.representative, Run.status == OK)",
+    ): "all conditions hold, in whichever order they stand",
 }

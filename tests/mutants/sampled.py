@@ -28,6 +28,7 @@ from tests.mutants.operators import Change, compiles, describe_change, find_chan
 from tests.mutants.selection import FIRST, Selection, TimedTest, within
 from tests.mutants.tracing import FOLDER_VARIABLE
 from tests.mutants.trial import UNBOUNDED_S, Bench, Run
+from tests.mutants.type_check import TypeChecker
 
 MOST_ALIVE: Final = 0.1
 MAP: Final = ROOT / "build/mutants/map"
@@ -35,11 +36,11 @@ LAST: Final = ROOT / "build/mutants/last.json"
 """Which changes of the last run are alive, for `--again`."""
 _HASHES: Final = "files.json"
 _INTEGRATION: Final = (
-    "analyze_etrecord", "bench_command", "causes", "export", "export_bad_input", "export_golden",
-    "export_module_map", "export_options", "float_steps", "half_constants", "half_sums",
-    "import_inspector", "llm_operators", "numerics", "one_report", "optimize", "profile", "program_rewrites",
-    "promises", "replicated_split", "rewrites", "run_config", "scopes", "stranger_runs", "untimed",
-    "user_mistakes", "volumes",
+    "analyze_etrecord", "bench_command", "bfloat16", "causes", "embeddings", "export", "export_bad_input",
+    "export_golden", "export_module_map", "export_options", "export_user_models", "float_steps",
+    "half_constants", "half_sums", "import_inspector", "llm_operators", "numerics", "one_report",
+    "optimize", "profile", "program_rewrites", "promises", "replicated_split", "rewrites", "run_config",
+    "scopes", "shared_kernels", "stranger_modules", "stranger_runs", "untimed", "user_mistakes", "volumes",
 )  # fmt: skip
 """Files of tests/integration that run much of the package in little time."""
 _READ_SOURCES: Final = (
@@ -49,9 +50,9 @@ _READ_SOURCES: Final = (
 """Tests of texts, not of what the package does: a change of code that they notice is not tested."""
 _SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
-Fate = Literal["killed", "alive", "timed out", "equivalent"]
+Fate = Literal["killed", "alive", "timed out", "mistyped", "equivalent"]
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
-"""A change that makes a test run out of its time is noticed."""
+"""A change that makes a test run out of its time is noticed, and mypy refuses what is mistyped."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """Of those that can be noticed, how many were not."""
-        return len(self.alive) / max(1, len(self.fates) - self.count("equivalent"))
+        """Of those that need a test and can be noticed, how many were not."""
+        without_need = self.count("equivalent") + self.count("mistyped")
+        return len(self.alive) / max(1, len(self.fates) - without_need)
 
 
 def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
@@ -217,13 +219,15 @@ def _work(
 ) -> None:
     """Is a worker: tries what it is given until there is no more, and says that it ended."""
     try:
-        bench, sound = Bench(folder), dict[str, bool]()
+        bench, sound, types = Bench(folder), dict[str, bool](), TypeChecker(folder)
         bench.check(_quickest(chosen.values()))
         while (number := tasks.get()) is not None:
             mutant = chosen[number]
             fate, by = try_one(bench, mutant, mutant.tests[:FIRST], sound)
             if fate == "alive" and len(mutant.tests) > FIRST:
                 fate, by = try_one(bench, mutant, mutant.tests[FIRST:], sound)
+            if fate == "alive" and types.refuses(mutant.file, mutant.change):
+                fate, by = "mistyped", "mypy"
             ends.put((number, fate, by))
     finally:
         ends.put(None)

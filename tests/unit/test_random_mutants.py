@@ -17,6 +17,7 @@ from tests.mutants.operators import compiles, describe_change, find_changes
 from tests.mutants.selection import Selection, TimedTest, together_s, within
 from tests.mutants.tracing import COVERAGE
 from tests.mutants.trial import Bench, Run
+from tests.mutants.type_check import TypeChecker
 from tests.source_checkout import ROOT
 
 if TYPE_CHECKING:
@@ -377,6 +378,28 @@ def test_processes_that_tests_start_import_the_copy(tmp_path: Path) -> None:
     assert done.stdout.decode() == "of the copy\n"
 
 
+def test_what_mypy_refuses_needs_no_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Swapped arguments of two types were called unnoticed, and nobody could land them."""
+    pytest.importorskip("mypy", reason="mypy is in the lint group")
+    folder = tmp_path / "copy"
+    package = folder / "python/etprof"
+    package.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("[tool.mypy]\nstrict = true\n")
+    text = 'def f(a: int, b: str) -> str:\n    return b * a\n\n\nprint(f(1, "b"), f(2, "c"))\n'
+    (package / "m.py").write_text(text)
+    changes = {change.new: change for change in find_changes(text)}
+    types = TypeChecker(folder)
+    assert types.refuses("m.py", changes['"b", 1'])
+    assert not types.refuses("m.py", changes["3"])
+    assert (package / "m.py").read_text() == text
+    # AND a tree that it refuses as it is, or a place without mypy, judges nothing
+    (package / "n.py").write_text("x: int = ''\n")
+    assert not TypeChecker(folder).refuses("m.py", changes['"b", 1'])
+    (package / "n.py").unlink()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert not TypeChecker(folder).refuses("m.py", changes['"b", 1'])
+
+
 def test_what_is_equivalent_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     change = find_changes("1 < 2")[0]
     monkeypatch.setattr(sampled, "EQUIVALENT", {("m.py", "1 < 2", "1 <= 2"): "it is"})
@@ -384,7 +407,10 @@ def test_what_is_equivalent_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     bench = Answers(noticing=set(), broken=set())
     assert sampled.try_one(bench, mutant, (), {})[0] == "equivalent"
     tally = sampled.Tally(
-        {0: ("equivalent", ""), 1: ("alive", ""), 2: ("killed", "t"), 3: ("timed out", "")}, 1.0
-    )
+        {
+            0: ("equivalent", ""), 1: ("alive", ""), 2: ("killed", "t"), 3: ("timed out", ""),
+            4: ("mistyped", "mypy"),
+        }, 1.0,
+    )  # fmt: skip
     assert tally.alive == [1]
     assert tally.share == pytest.approx(1 / 3)
