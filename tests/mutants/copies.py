@@ -12,7 +12,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path("python/etprof")
-_OF_THE_BUILD: Final = ("bin", "source", "models", "configs")
+OF_THE_BUILD: Final = ("bin", "source", "models", "configs")
 _EDITABLE: Final = "_editable_skbc_etprof"
 """Module of scikit-build-core that finds an editable etprof before any path does."""
 _START: Final = f"""import sys
@@ -25,7 +25,7 @@ _STARTS: Final = "start"
 def copy_tree(folder: Path) -> Path:
     """Copies the tree, with the native half of the installed package; returns its package."""
     package = folder / PACKAGE
-    skip = shutil.ignore_patterns("__pycache__", "*.so", *_OF_THE_BUILD)
+    skip = shutil.ignore_patterns("__pycache__", "*.so", *OF_THE_BUILD)
     plain = shutil.ignore_patterns("__pycache__")
     folder.mkdir(parents=True, exist_ok=True)
     # All that is tracked: a test whose file is missing would judge nothing.
@@ -39,7 +39,7 @@ def copy_tree(folder: Path) -> Path:
     spec = importlib.util.find_spec("etprof")
     installed = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
     for location in installed:
-        for path in (*location.glob("*.so"), *(location / name for name in _OF_THE_BUILD)):
+        for path in (*location.glob("*.so"), *(location / name for name in OF_THE_BUILD)):
             link = package / path.name
             if path.exists() and not link.exists():
                 link.symlink_to(path.resolve())

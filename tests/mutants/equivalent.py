@@ -57,4 +57,9 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         ".where(Run.series == newest.series, Run.status == OK, Run.representative)",
         ".where(Run.series == newest.series, Run.representative, Run.status == OK)",
     ): "all conditions hold, in whichever order they stand",
+    (
+        "export_llm/uses.py",
+        '"use_torchao_kernels_linear", "use_torchao_kernels_tied_embedding"',
+        '"use_torchao_kernels_tied_embedding", "use_torchao_kernels_linear"',
+    ): "they are keys of one mapping with one value",
 }

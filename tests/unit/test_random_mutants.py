@@ -388,6 +388,9 @@ def test_what_mypy_refuses_needs_no_test(tmp_path: Path, monkeypatch: pytest.Mon
     text = 'def f(a: int, b: str) -> str:\n    return b * a\n\n\nprint(f(1, "b"), f(2, "c"))\n'
     (package / "m.py").write_text(text)
     changes = {change.new: change for change in find_changes(text)}
+    # What a build has put there is not asked.
+    (package / "source").mkdir()
+    (package / "source/s.py").write_text("import nowhere\n")
     types = TypeChecker(folder)
     assert types.refuses("m.py", changes['"b", 1'])
     assert not types.refuses("m.py", changes["3"])
