@@ -185,6 +185,18 @@ def test_a_folder_that_is_named_keeps_the_files_of_both(folder: Path) -> None:
     assert "Net_net" in request.describe_holder()
 
 
+def test_names_that_differ_in_case_are_one_on_some_file_systems(folder: Path) -> None:
+    """On a Mac the programs of `NET` replaced those of `Net`: its `out_NET` is `out_Net`."""
+    leave_export(folder)
+    (folder / "out_NET").symlink_to(folder / "out_Net")
+    request = ExportRequest("two/net.py:NET")
+    assert request.model_name() == "NET_net"
+    assert "out_NET holds the programs of one/net.py:Net" in request.describe_holder()
+    # AND where names are told apart, each has its folder
+    (folder / "out_NET").unlink()
+    assert request.model_name() == "NET"
+
+
 def test_programs_with_other_rewrites_do_not_replace_each_other(tmp_path: Path) -> None:
     """Two commands that findings advised wrote one file."""
     choices: list[tuple[str, ...]] = [(), ("all",), ("a",), ("b",), ("a", "b"), ("a", "c")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import re
 from dataclasses import asdict, dataclass, field
@@ -278,14 +277,23 @@ class ExportRequest:
         return self.outdir or Path(f"out_{name}") / "artifacts"
 
     def _holder(self, name: str) -> str | None:
-        """Returns another source with programs of that name in the folder; None where none has."""
-        for path in sorted(self._folder(name).glob(f"{glob.escape(name)}_*.pte")):
+        """Returns another source with programs of that name in the folder; None where none has.
+
+        Names that differ in case are one where a file system says so, as a Mac's does: there the
+        folder of `Kws` is that of `kws`.
+        """
+        prefix = f"{name}_".casefold()
+        for path in sorted(self._folder(name).glob("*.pte")):
+            if not path.name.casefold().startswith(prefix):
+                continue
             try:
                 manifest = load_export_manifest(path)
             except EtprofError:
                 # It is damaged, so nobody knows what it was made of.
                 continue
-            if manifest is None or manifest.model != name or not manifest.source.origin:
+            if manifest is None or not manifest.source.origin:
+                continue
+            if manifest.model.casefold() != name.casefold():
                 continue
             source = identify_source(manifest.asked_as)
             # A project that was moved or renamed is the one that it was.
