@@ -190,7 +190,7 @@ def test_a_program_that_is_up_to_date_is_not_exported_again(profiled: Profiled) 
     words = ("--dtype", "fp32", "--threads", "1", "--blocks", "1", "--min-seconds", "0.001")
     again = etprof(profiled.folder, "profile", "toy_cnn", *words, "--out", "second")
     assert again.exit_code == 0
-    assert "exported earlier; --export makes it anew" in again.stderr
+    assert "exported earlier; --export exports it again" in again.stderr
 
 
 def test_json_is_the_summary(profiled: Profiled) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ def test_a_rewrite_that_rounds_more_says_who_decides(tmp_path: Path) -> None:
     assert "accuracy" not in fired(insight(tmp_path / "c", exact))["F5"].advice
 
 
-def test_a_command_that_replaces_few_stands_below_one_that_replaces_most() -> None:
+def test_a_command_that_replaces_few_gives_way_to_what_no_rewrite_helps() -> None:
     """F5 of a GRU led with a command for 1 of 302 operators."""
     first = Finding(
         "fallback", "high", "", "`etprof a`", rule="F5", operators=302, replaced_operators=1
@@ -157,7 +158,10 @@ def test_a_command_that_replaces_few_stands_below_one_that_replaces_most() -> No
     )
     groups = group_findings([first, second])
     assert [group.reaches_few for group in groups] == [True, False]
-    assert groups[0].reach == "the command replaces 1 of 302 operators"
+    assert groups[0].reach == "rewrites replace 1 of 302 operators"
+    gru = replace(first, refusals=(Refusal("gru", "`gru` becomes 301 operators"),))
+    (group,) = group_findings([gru])
+    assert group.action == "No rewrite of etprof helps the others: `gru` becomes 301 operators"
 
 
 def test_a_command_that_is_the_next_step_is_printed_once(tmp_path: Path) -> None:

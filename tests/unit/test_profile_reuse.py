@@ -107,7 +107,7 @@ def test_a_program_that_is_taken_says_how_it_was_exported(
 ) -> None:
     leave_export(folder, options=json.loads(json.dumps(asdict(options))))
     assert main(["profile", "one/net.py:Net", "--blocks", "1"]) != 0
-    assert f"{told} --export makes it anew" in " ".join(capsys.readouterr().err.split())
+    assert f"{told} --export exports it again" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_matrix_takes_a_program_with_its_own_options_alone(folder: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -53,6 +56,23 @@ def test_a_long_measurement_says_how_far_it_is(capsys: pytest.CaptureFixture[str
     assert all(line.startswith("linux_auto, launch, 3 of 10 done: ") for line in lines)
     lines_after(capsys, 0.1)
     assert not lines_after(capsys, 0.2)
+
+
+@pytest.mark.parametrize("command", [["models"], ["docs"], ["config", "schema"], ["doctor"]])
+def test_a_reader_that_went_away_ends_a_command_with_141(command: list[str]) -> None:
+    """rich ended them with 1, which is a regression's code."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "etprof", *command],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,31 @@ def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
     assert type(registry.load_model(str(file))).__name__ == "Own"
 
 
+def test_a_neighbour_may_be_imported_by_its_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`from kws import DS`, with kws.py beside it, was answered with `pip install kws`."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    (tmp_path / "kws_layers").mkdir()
+    (tmp_path / "kws_layers" / "__init__.py").write_text("from kws_width import WIDTH\n")
+    text = "from kws_layers import WIDTH\n" + textwrap.dedent(MODEL) + "    width = WIDTH\n"
+    (tmp_path / "net.py").write_text(text)
+    widths = []
+    try:
+        for width in (3, 44):
+            (tmp_path / "kws_width.py").write_text(f"WIDTH = {width}\n")
+            loaded = registry.find_model(f"{tmp_path / 'net.py'}:Tiny").load_class()
+            widths.append(getattr(loaded, "width", None))
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+    # Edited since, it is imported again, as the model is.
+    assert widths == [3, 44]
+    # AND whatever is installed comes first
+    assert sys.path[-1] == str(tmp_path)
+
+
 def test_code_that_was_edited_is_imported_again(tmp_path: Path) -> None:
     """A notebook exported the old code and recorded the digest of the new."""
     neighbour, model = tmp_path / "size.py", tmp_path / "net.py"
@@ -164,7 +189,7 @@ BROKEN = {
 @pytest.mark.parametrize(("text", "message"), BROKEN.values(), ids=BROKEN)
 def test_a_model_that_cannot_be_loaded_says_why(user_folder: Path, text: str, message: str) -> None:
     file = write_model(user_folder, "bad", text)
-    with pytest.raises(ExportError) as caught:
+    with pytest.raises((ExportError, UsageError)) as caught:
         registry.load_model("bad")
     assert str(caught.value) == message.format(file=file)
 

@@ -122,6 +122,29 @@ def test_a_verdict_whose_validity_fails_says_one_thing(run: Path) -> None:
         assert word not in told
 
 
+@pytest.mark.parametrize(("slow_ns", "is_biased"), [(4_000_000, True), (0, False)])
+def test_a_load_that_one_side_has_no_time_to_meet_takes_the_verdict_away(
+    run: Path, slow_ns: int, is_biased: bool
+) -> None:
+    """One program of 2.65 ms was 2.9 or 7.4 times as slow as one of 0.92 ms: by the time slices in it."""
+
+    def disturb(document: dict[str, Any]) -> None:
+        for side, latency_ns in (("off", 2_650_000), ("on", 920_000)):
+            for block in document["experiments"][side]["blocks"]:
+                # Other work took its turn in 4 of 5 inferences of the long program, and in none of the short.
+                extra_ns = slow_ns if side == "off" else 0
+                block["latency_ns"] = [latency_ns, *[latency_ns + extra_ns] * 4] * 10
+                block["conditions"] = {**CALM, "involuntary_switches": 10_000_000}
+
+    change(run / "metrics.json", disturb)
+    told = " ".join(brief_text(run).split())
+    assert ("questionable" in told) is is_biased
+    assert ("verdicts were false" in told) is not is_biased
+    reason = "the speedup of undisturbed inferences (10th percentile) is 2.88×, that of the medians 7.23×"
+    assert (reason in told) is is_biased
+    assert ("disturbed alike" in validity(run).badge) is is_biased
+
+
 def test_what_biases_one_side_takes_the_verdict_away(run: Path) -> None:
     """The order cancels load; it cannot cancel another clock on one side."""
 

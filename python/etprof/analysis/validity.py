@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
+
 from etprof.analysis.launch_state import fastest_core_khz
 from etprof.base.text import join_names
-from etprof.base.units import count_of, format_count, format_duration
+from etprof.base.units import count_of, format_count, format_duration, format_ratio
 from etprof.statistics.effect import is_balanced
 from etprof.statistics.warmup import LEAST_SAMPLES, is_settled
 
@@ -43,6 +45,13 @@ WARM_UP: Final = "warm-up settled"
 STEADY_FLAG: Final = "--warmup-steady"
 """What `etprof profile` takes to warm up until latencies settle."""
 _UNDISTURBED: Final = "undisturbed"
+_BIASED: Final = "disturbed alike"
+"""Takes the place of `_UNDISTURBED` where other processes cost one side more than the other."""
+_CALM_QUANTILE: Final = 10
+"""Per cent of a side's inferences that ran undisturbed, on any machine that can still be measured on."""
+_MOST_BIAS: Final = 1.1
+"""Times by which the speedup of the medians may differ from that of the calm inferences. A time slice of
+some ms is in most inferences of a program that takes as long, and in few of a short one's."""
 _OBJECTIONS: Final = {
     "balanced order": "one side came first more often",
     WARM_UP: "latencies had not settled after the warm-up",
@@ -213,8 +222,28 @@ def _check_interruptions(sides: Sequence[Side]) -> ValidityCheck:
         f"{_of_an_inference(recorded, 'voluntary_switches', 'waits')}"
     )
     is_shared = rate > _CALM_SWITCHES_PER_S
+    if is_shared and (bias := _describe_bias(sides)):
+        return ValidityCheck(_BIASED, "failed", detail, bias)
     cause = "" if is_shared else "pages came from storage during the run"
     return ValidityCheck(name, "failed" if is_shared or faults else "passed", detail, cause)
+
+
+def _describe_bias(sides: Sequence[Side]) -> str:
+    """Says that other processes slowed one side more than the other; empty where they did not."""
+    metrics = [side.experiment.metrics for side in sides if side.experiment.metrics is not None]
+    if len(metrics) != len(sides):
+        return ""
+    (calm_ns, middle_ns), (candidate_calm_ns, candidate_middle_ns) = (
+        np.percentile([ns for block in m.blocks for ns in block.latency_ns], [_CALM_QUANTILE, 50])
+        for m in metrics
+    )
+    calm, middle = calm_ns / candidate_calm_ns, middle_ns / candidate_middle_ns
+    if max(calm / middle, middle / calm) <= _MOST_BIAS:
+        return ""
+    return (
+        f"other processes used the CPU and slowed one side more: the speedup of undisturbed inferences "
+        f"(10th percentile) is {format_ratio(calm)}, that of the medians {format_ratio(middle)}"
+    )
 
 
 def _of_an_inference(

@@ -10,7 +10,6 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from etprof.cli.flags import (
 )
 from etprof.cli.follow_up import flags_of_last_profile
 from etprof.cli.output import answer
-from etprof.cli.progress import ProgressLog
+from etprof.cli.progress import ProgressLog, make_console
 
 if TYPE_CHECKING:
     import argparse
@@ -351,9 +350,7 @@ class StageProgress:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(file=sys.stderr)
+        self._console = make_console(on_error=True)
         self._console.quiet = not self._console.is_terminal
         self._status = self._console.status("")
         self._log = ProgressLog() if self._console.quiet else None

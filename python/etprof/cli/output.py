@@ -82,12 +82,11 @@ def show_schema(document: object) -> None:
 
 def show(*renderables: Table | RenderableType | Path) -> None:
     """Prints tables, lines and what rich draws; of a table without rows nothing, paths whole."""
-    from rich.console import Console
-
+    from etprof.cli.progress import make_console
     from etprof.tables.table import Table
     from etprof.views.terminal import folded_text, terminal_table
 
-    console = Console()
+    console = make_console()
     for renderable in renderables:
         if isinstance(renderable, Path):
             print(clean_lines(str(renderable)))

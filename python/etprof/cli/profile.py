@@ -496,6 +496,6 @@ def _find_program(name: str, arguments: argparse.Namespace) -> Path:
         precision=arguments.dtype,
         backend=arguments.backend,
         allow_inaccurate=arguments.allow_inaccurate,
-        way_out=None if arguments.export else "; --export makes it anew",
+        way_out=None if arguments.export else "; --export exports it again",
         example_inputs=tuple(arguments.example_inputs),
     )

@@ -7,10 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import clean_lines
 from etprof.base.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PERIOD_S: Final = 30.0
 """Between lines of a log: what shows a bar on a terminal would be silent there for minutes."""
@@ -48,10 +51,21 @@ class ProgressLog:
             say(f"{self._text}: {format_duration(time.monotonic_ns() - self._started_ns)} so far")
 
 
+def make_console(*, on_error: bool = False) -> Console:
+    """Returns rich's console; a reader that went away ends the process as it ends others, with 141."""
+    from rich.console import Console
+
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would exit with 1, which means a regression here. This is inside its handler.
+            raise  # noqa: PLE0704
+
+    return PipeConsole(file=sys.stderr if on_error else None)
+
+
 @contextmanager
 def show_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Shows a bar with the remaining time; lines of a log where standard error is no terminal."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -60,7 +74,7 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn,
     )
 
-    console = Console(file=sys.stderr)
+    console = make_console(on_error=True)
     log = ProgressLog()
     bar = Progress(
         TextColumn("{task.description}", markup=False),

@@ -264,8 +264,8 @@ def _existing(path_text: str) -> Path:
 def _import_file(file: Path) -> ModuleType:
     """Imports a Python file as a module of a package made of its folder.
 
-    The package lets `model.py` import its neighbours with `from . import …`; no folder is added
-    to `sys.path`. Models that come with etprof keep the name they are installed under. A file that
+    The package lets `model.py` import its neighbours with `from . import …`. Where it imports one by
+    its name alone, as a script would, its folder is added to the end of `sys.path`. Models that come with etprof keep the name they are installed under. A file that
     was edited since is imported again: a notebook lives longer than the code it profiles.
     """
     folder = file.resolve().parent
@@ -280,9 +280,26 @@ def _import_file(file: Path) -> ModuleType:
         setattr(package, _DIGEST, digest)
         for name in [n for n in sys.modules if n.startswith(f"{package_name}.")]:
             del sys.modules[name]
+        if str(folder) in sys.path:
+            for name in [n for n, m in sys.modules.items() if _is_in(folder, m)]:
+                del sys.modules[name]
         importlib.invalidate_caches()
         sys.modules[package_name] = package
+    try:
+        return importlib.import_module(f"{package_name}.{file.stem}")
+    except ModuleNotFoundError as error:
+        neighbour = folder / _package_name(error)
+        is_there = neighbour.is_dir() or neighbour.with_suffix(".py").is_file()
+        if not is_there or str(folder) in sys.path:
+            raise
+    sys.path.append(str(folder))
     return importlib.import_module(f"{package_name}.{file.stem}")
+
+
+def _is_in(folder: Path, module: ModuleType) -> bool:
+    """Whether a module was imported from a folder, or from one in it."""
+    origin = getattr(module, "__file__", None)
+    return isinstance(origin, str) and Path(origin).is_relative_to(folder)
 
 
 def _hash_python_files(folder: Path, *further_folders: Path) -> str:
@@ -313,7 +330,7 @@ def _find_class(
         )
     models = _models_of(module)
     if len(models) != 1:
-        raise ExportError(
+        raise UsageError(
             f"{source.origin} has {count_of(len(models), 'model')}, not one{_way_out(module, source, inputs)}"
         )
     return _checked_class(models[0], source.origin, "", f"{source.file}:{models[0].__name__}")

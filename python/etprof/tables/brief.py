@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etprof.analysis.compare.comparison import EMULATED
+from etprof.analysis.compare.comparison import EMULATED, TWO_MODELS
 from etprof.analysis.run_analysis import doubt_note
 from etprof.base.units import count_of, format_value
 from etprof.tables import comparisons, findings, operators, verdicts
@@ -136,7 +136,14 @@ def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
     notes = verdicts.notes_of(assessment)
     # The headlines have said so.
     said = {EMULATED if warning else "", _doubt_note(assessment)}
-    notes = [note for note in notes if note not in said]
+    different_models = [note for note in notes if note.startswith(TWO_MODELS)]
+    headlines += [
+        AnswerLine(
+            f"{note[0].upper()}{note[1:]}: each is held against its own eager model.", "yellow"
+        )
+        for note in different_models
+    ]
+    notes = [note for note in notes if note not in {*said, *different_models}]
     ends = tuple(ends)
     groups = _top_groups(assessment)
     if not groups and not doubt:
@@ -227,7 +234,7 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
     First what can be acted on; last what is not worth it.
     """
     groups = list(findings.group_findings(findings.shown_findings(assessment)))
-    groups.sort(key=lambda g: (g.lead.is_below_margin, not g.action, g.reaches_few))
+    groups.sort(key=lambda group: (group.lead.is_below_margin, not group.action))
     return tuple(groups[:_MOST_POINTS])
 
 

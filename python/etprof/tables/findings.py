@@ -125,7 +125,7 @@ class FindingGroup:
     @property
     def action(self) -> str:
         """Its command, or in words what to do; no command that is not worth it."""
-        if self.lead.is_below_margin:
+        if self.lead.is_below_margin or (self.reaches_few and self.lead.explanation):
             return self.lead.explanation
         return command_in(self.lead.action) or self.lead.advice
 
@@ -150,7 +150,8 @@ class FindingGroup:
         texts = [self.lead.caveat]
         if self._replaced is not None and self._replaced[0] != self._replaced[1]:
             count, total = self._replaced
-            texts.insert(0, f"the command replaces {count} of {total} operators")
+            of_what = "rewrites replace" if self.reaches_few else "the command replaces"
+            texts.insert(0, f"{of_what} {count} of {total} operators")
         return "" if self.lead.is_below_margin else "; ".join(filter(None, texts))
 
 

@@ -161,7 +161,8 @@ def describe_plainly(comparison: Comparison) -> str:
         meaning = ". Measure again when the device is quiet."
     if comparison.wrong:
         meaning = ", but the outputs are wrong, so their latency is meaningless."
-    return f"{changed} the median latency is {now} instead of {then}{meaning}{_bridge(comparison)}"
+    medians = f"{now} on both sides" if now == then else f"{now} instead of {then}"
+    return f"{changed} the median latency is {medians}{meaning}{_bridge(comparison)}"
 
 
 def _bridge(comparison: Comparison) -> str:

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
+TWO_MODELS = "the sides are different models"
+"""Begins the note on a comparison of two models' programs."""
 EMULATED = "times under emulation mean nothing; only structure and kernels are compared"
 InTurns: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
 """Positions of the operator launches of both sides that were made in turns, pair by pair."""
@@ -494,7 +496,7 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     if baseline.label == candidate.label and baseline.run.source == candidate.run.source:
         notes.insert(0, "both sides are the same run; name two")
     if names := _different_models(baseline, candidate):
-        notes.insert(0, f"the sides are different models, {join_names(names)}")
+        notes.insert(0, f"{TWO_MODELS}, {join_names(names)}")
     for side in (baseline, candidate):
         notes += split_notes(side.experiment)
     unknown = find_unknowns(baseline, candidate)
