@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MODELS: Final = (
     "toy_cnn", "mobilenet_v1", "mobilenet_v2", "mobilenet_v3_small", "resnet", "resnet18", "regnet",
-    "poolformer", "convnext", "convnextv2", "segformer",
+    "poolformer", "convnext", "convnextv2",
 )  # fmt: skip
 COLUMNS: Final = (
     "model", "rewrites with use", "combinations", "exports of the search", "result", "on SME2",
