@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import operator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +15,16 @@ from etprof.analysis.findings import finding, work
 from etprof.analysis.findings.finding import Subject
 from etprof.backends.kernel_names import tile_of
 from etprof.base.text import kept_flags
+from etprof.bench import prompt_work
 from etprof.cli.follow_up import PROFILE_FLAGS
 from etprof.export import operators
 from etprof.export.changes import fallbacks
 from etprof.history.gate import _reason_of_verdict
+from etprof.optimize.optimizing import PROGRAM, Optimizer
+from etprof.run import load
 from etprof.run.manifest import LaunchRecord
+from etprof.run.optimization import OptimizationStep
+from etprof.tables import comparisons
 from etprof.targets.local import LocalTarget
 from etprof.views.terminal import _fitted
 
@@ -146,3 +153,81 @@ def test_a_tile_is_of_whole_steps() -> None:
     assert tile is not None
     assert (tile.rows, tile.columns, tile.step) == (32, 32, 2)
     assert isinstance(tile.step, int)
+
+
+@pytest.mark.parametrize(
+    ("counted", "timed", "says"),
+    [
+        ("sme2", "sme2", None),
+        ("sme2", "off", "sme2, not off"),
+        ("sme2", None, "not one that is not known"),
+    ],
+)
+def test_counts_of_another_mode_are_named(
+    counted: str, timed: str | None, says: str | None
+) -> None:
+    trace: Any = SimpleNamespace(
+        program=SimpleNamespace(computes_the_same=lambda _: True), threads=1, experiment=None,
+        trace=SimpleNamespace(sme=SimpleNamespace(in_force=counted, svl_bits=512)),
+    )  # fmt: skip
+    launches: Any = SimpleNamespace(program=None, sme=timed, svl_bits=512, threads=1)
+    mismatch = load._CountedTrace.find_mismatch(trace, launches, None)
+    assert mismatch is None if says is None else says in str(mismatch)
+
+
+def test_the_work_of_a_prompt_is_that_of_one_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(prompt_work, "tile_uses", lambda counted: asked.append(list(counted)))
+    monkeypatch.setattr(prompt_work, "add_work", lambda _: SimpleNamespace(macs=7))
+    counts = {name: SimpleNamespace(mode_in_force=mode) for name, mode in
+              (("a", "off"), ("b", "sme2"), ("c", "sme2"))}  # fmt: skip
+    analysis: Any = SimpleNamespace(counted_in_prefill=counts, prefilled_tokens=5)
+    assert prompt_work.count_prompt_work(analysis) == prompt_work.PromptWork(5, 7)
+    assert asked == [["b"]]
+
+
+@pytest.mark.parametrize(
+    ("snr_db", "equal_share", "shown"),
+    [(50.0, 1.0, 40.0), (None, 1.0, None), (None, None, 40.0), (50.0, None, 40.0)],
+)
+def test_whole_numbers_are_held_to_no_ratio(
+    snr_db: float | None, equal_share: float | None, shown: float | None
+) -> None:
+    (column,) = (column for column in comparisons.ACCURACY.columns if column.name == "least_snr_db")
+    row = SimpleNamespace(snr_db=snr_db, equal_share=equal_share, least_snr_db=40.0)
+    assert column.of is not None
+    assert column.of(row) == shown
+
+
+def test_what_a_search_left_out_is_noted_and_what_had_no_use_is_not(tmp_path: Path) -> None:
+    manifest = {"model": "m", "backend": "xnnpack", "precision": "fp16"}
+    path = tmp_path / f"{PROGRAM}.json"
+    path.write_text(json.dumps({**manifest, "rewrites_left_out": {"earlier": "why"}}))
+    steps = [
+        OptimizationStep(rewrite="kept", kept=True, why="better"),
+        OptimizationStep(rewrite="dropped", kept=False, why="worse"),
+        OptimizationStep(rewrite="idle", kept=False, why="nothing to change", is_idle=True),
+    ]
+    optimizer: Any = SimpleNamespace(folder=tmp_path)
+    Optimizer._note_left_out(optimizer, steps)
+    assert json.loads(path.read_text())["rewrites_left_out"] == {
+        "earlier": "why", "dropped": "`optimize` did not keep it: worse",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("is_there", "purpose", "is_read"),
+    [(True, "kernels", True), (True, "timing", False), (False, "kernels", False)],
+)
+def test_what_no_launch_has_counted_is_no_evidence(
+    is_there: bool,
+    purpose: str,
+    is_read: bool,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x_kernels.json"
+    if is_there:
+        path.write_text("{}")
+    launches: Any = SimpleNamespace(_launches={("a", "kernels"): None})
+    reader: Any = load._RunReader._read_counted
+    assert (reader(launches, "a", purpose, path, lambda _: "read", []) == "read") is is_read

@@ -129,7 +129,10 @@ def test_another_export_puts_more_on_sme2_by_count_and_by_work(
 def test_an_entry_point_that_is_no_model_is_named() -> None:
     point: Any = SimpleNamespace(load=lambda: 3)
     source = ModelSource("m", "entry point pkg:M", entry_point=point)
-    with pytest.raises(ExportError, match=r"^entry point pkg:M: 3 is not a torch\.nn\.Module"):
+    with pytest.raises(
+        ExportError,
+        match=r"^entry point pkg:M: 3 is not a torch\.nn\.Module, a class or a function$",
+    ):
         source.load_class()
 
 
