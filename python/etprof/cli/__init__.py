@@ -214,12 +214,22 @@ def _prepare_process(argv: Sequence[str]) -> None:
     And gives it a home where its user has none.
     """
     provide_home()
+    sys.unraisablehook = _tell_unraisable
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, *gc.get_threshold()[1:])
     # At its end the interpreter looks through all objects once more, to free what the system does.
     atexit.register(gc.freeze)
     if not _READS.isdisjoint(argv[:2]):
         # Threads of NumPy's BLAS spin when they start; no child of these commands inherits it.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _tell_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Says nothing of an interruption inside a finaliser: the signal is raised again until it ends.
+
+    Python prints a traceback of what such code cannot pass on.
+    """
+    if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 def _report_os_error(error: OSError) -> int:
