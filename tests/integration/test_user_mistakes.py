@@ -153,12 +153,12 @@ def test_mistakes(folder: Path, words: tuple[str, ...], code: int, message: str)
     ("words", "message"),
     [
         ("profile toy_cnn --blocks 0", "--blocks: must be at least 1, not 0"),
-        ("profile toy_cnn --threads x", "--threads: must be at least 1, not x"),
+        ("profile toy_cnn --threads x", "--threads: must be a whole number, at least 1, not x"),
         ("profile toy_cnn --min-seconds 0", "--min-seconds: must be above 0 s, not 0"),
         ("profile toy_cnn --min-seconds x", "--min-seconds: must be above 0 s, not x"),
         (
             "profile toy_cnn --generate x",
-            "--generate: must be at least 2, not x",
+            "--generate: must be a whole number, at least 2, not x",
         ),
         (
             "frobnicate",

@@ -85,6 +85,8 @@ def test_a_value_within_its_bounds_is_taken(
         (COUNT, "1", "must be at least 2, not 1"),
         (COUNT, "31", "must be at most 30, not 31"),
         (COUNT, "-3", "must be at least 2, not -3"),
+        (COUNT, "two", "must be a whole number, at least 2, not two"),
+        (COUNT, "", "must be a whole number, at least 2, not "),
         (COUNT, "٣", "must be at least 2, not ٣"),
         (COUNT, "1" * 20, f"must be at most 30, not {'1' * 20}"),
         (COUNT, "1" * 21, f"must be at most 30, not {'1' * 20}…"),

@@ -430,7 +430,24 @@ def test_inputs_that_nothing_is_known_of_have_no_advice() -> None:
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             raise ValueError(x.shape, y.shape)
 
-    assert describe_fitting("net.py:Odd", Odd(), ["1x3", "int64:1x3"]) == ""
+    told = "; forward takes (x, y), in this order"
+    assert describe_fitting("net.py:Odd", Odd(), ["1x3", "int64:1x3"]) == told
+
+
+def test_inputs_in_another_order_are_put_in_order() -> None:
+    """A label before its features was answered with PyTorch's message about indices."""
+
+    class Ranker(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.line = nn.Embedding(50, 8), nn.Linear(13, 8)
+
+        def forward(self, features: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+            score: torch.Tensor = self.line(features) + self.table(ids).sum(1)
+            return score
+
+    said = describe_fitting("net.py:Ranker", Ranker(), ["int64:1x20", "1x13"])
+    assert said == "; it takes, for example, --input 1x13 --input int64:1x20"
 
 
 def test_inputs_that_are_missing_are_named() -> None:

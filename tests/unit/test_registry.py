@@ -213,6 +213,14 @@ def test_a_model_file_that_does_not_exist_is_named() -> None:
     assert str(caught.value) == "model file nowhere/model.py does not exist"
 
 
+def test_a_file_is_not_taken_for_one_that_only_ends_alike(tmp_path: Path) -> None:
+    (tmp_path / "two.py").touch()
+    for name, hint in (("nope.py", ""), ("tow.py", "; did you mean 'two.py'?")):
+        with pytest.raises(UsageError) as caught:
+            registry.find_model(f"{tmp_path / name}:Net")
+        assert str(caught.value) == f"model file {tmp_path / name} does not exist{hint}"
+
+
 @pytest.mark.parametrize("words", ["Tiny", "", "mine", "torchvision:resnet18"])
 def test_commands_find_the_model_under_the_name_that_findings_give_it(
     tmp_path: Path, user_folder: Path, words: str

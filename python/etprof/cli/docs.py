@@ -91,9 +91,11 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def _findings(page: Path | None) -> tuple[str, ...]:
-    """Returns the findings that the page has a section for, such as F5, in its order."""
+    """Returns the findings that the page has a section for, such as F5, by their numbers."""
     titles = _TITLE.findall(page.read_text(encoding="utf-8")) if page else []
-    return tuple(title for _, title in titles if _RULE.fullmatch(title))
+    rules = [title for _, title in titles if _RULE.fullmatch(title)]
+    # F2b stands behind F2, and F10 behind F9.
+    return tuple(sorted(rules, key=lambda rule: (int(re.sub(r"\D", "", rule)), rule)))
 
 
 def _anchor(title: str) -> str:

@@ -128,6 +128,10 @@ def whole_number(minimum: int, maximum: int = LARGEST_SEED) -> Callable[[str], i
         # More digits are not read: that takes the square of their number.
         value = int(text[-_MOST_DIGITS:]) if is_number else None
         is_long = is_number and len(text.lstrip("0")) > _MOST_DIGITS
+        if not text.removeprefix("-").isdigit():
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number, at least {minimum}, not {text}"
+            )
         if not is_long and (value is None or value < minimum):
             raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
         if is_long or value is None or value > maximum:

@@ -280,7 +280,9 @@ def describe_fitting(
             f"leave out {len(texts) - limit} --input"
         )
     fitting = next((inputs for inputs in _others(module, texts) if _fits(module, inputs)), None)
-    return "" if fitting is None else f"; it takes, for example, {_as_flags(fitting)}"
+    if fitting is not None:
+        return f"; it takes, for example, {_as_flags(fitting)}"
+    return f"; forward takes ({', '.join(wanted)}), in this order" if len(wanted) > 1 else ""
 
 
 def _as_flags(texts: Sequence[str]) -> str:
@@ -297,7 +299,9 @@ def _spec_of(value: object) -> str:
 
 
 def _others(module: nn.Module, texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields inputs that may be meant: numbers of the other kind, and shapes for the first layer."""
+    """Yields inputs that may be meant: in another order, of the other kind, of the first layer's shape."""
+    if all(parse_input(text).name is None for text in texts):
+        yield from itertools.islice(itertools.permutations(texts), 1, _MOST_TRIALS)
     choices = [
         (text, alternative) if (alternative := _of_other_kind(text)) else (text,) for text in texts
     ]

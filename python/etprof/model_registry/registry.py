@@ -256,7 +256,9 @@ def _existing(path_text: str) -> Path:
     file = Path(path_text)
     if not file.is_file():
         beside = file.parent.glob("*.py") if file.parent.is_dir() else ()
-        hint = suggest(file.name, (path.name for path in beside))
+        # By what tells files apart: all of them end alike.
+        stems = difflib.get_close_matches(file.stem, [path.stem for path in beside], n=1)
+        hint = suggest(file.name, [f"{stem}.py" for stem in stems])
         raise UsageError(f"model file {file} does not exist{hint}")
     return file
 

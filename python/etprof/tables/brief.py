@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.compare.comparison import EMULATED, TWO_MODELS
+from etprof.analysis.findings.measurement import NOISE
 from etprof.analysis.run_analysis import doubt_note
 from etprof.base.units import count_of, format_value
 from etprof.tables import comparisons, findings, operators, verdicts
@@ -235,7 +236,9 @@ def _top_groups(assessment: Assessment) -> tuple[FindingGroup, ...]:
     """
     groups = list(findings.group_findings(findings.shown_findings(assessment)))
     groups.sort(key=lambda group: (group.lead.is_below_margin, not group.action))
-    return tuple(groups[:_MOST_POINTS])
+    # How far figures can be relied on is never the one that has no room.
+    doubts = [group for group in groups[_MOST_POINTS:] if group.lead.rule == NOISE]
+    return (*groups[: _MOST_POINTS - len(doubts)], *doubts)
 
 
 def _points(groups: Iterable[FindingGroup], ends: Sequence[str]) -> Iterator[AnswerPoint]:
@@ -244,6 +247,9 @@ def _points(groups: Iterable[FindingGroup], ends: Sequence[str]) -> Iterator[Ans
         lead, gain = group.lead, findings.brief_gain(group.lead)
         other_rules = ", ".join(finding.rule for finding in group.others)
         details = "; ".join(filter(None, (gain, group.reach)))
+        if lead.rule == NOISE:
+            details = lead.summary.partition(". ")[0]
+            details = f"{details[:1].lower()}{details[1:]}"
         text = f"{lead.rule} {lead.title}" + (
             f" (also causes {other_rules})" if other_rules else ""
         )
