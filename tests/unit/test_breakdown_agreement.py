@@ -31,8 +31,8 @@ WAY_OUT = (
     "recording is a smaller part."
 )
 RECORDED = (
-    "recording 100 operators costs about 1.00 µs each: even in the fastest operator launch an "
-    "inference took 200 µs instead of 100 µs"
+    "recording adds about 1.00 µs to each of 100 events: a recorded inference takes at least 200 µs, "
+    "an unrecorded one 100 µs"
 )
 WARNING = "Warning: these times and shares are of recorded inferences, on average 2.00× the timed latency of e."
 

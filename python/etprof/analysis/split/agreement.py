@@ -79,9 +79,9 @@ class BreakdownAgreement:
             return f"operator times and the timed latency differ by {distance}"
         cost_ns = (self.quietest_ns - self.latency_ns) / self.operators
         return (
-            f"recording {count_of(self.operators, 'operator')} costs about "
-            f"{format_duration(cost_ns)} each: even in the fastest operator launch an inference took "
-            f"{format_duration(self.quietest_ns)} instead of {format_duration(self.latency_ns)}"
+            f"recording adds about {format_duration(cost_ns)} to each of "
+            f"{count_of(self.operators, 'event')}: a recorded inference takes at least "
+            f"{format_duration(self.quietest_ns)}, an unrecorded one {format_duration(self.latency_ns)}"
         )
 
     @property
