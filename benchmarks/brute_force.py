@@ -91,7 +91,6 @@ def _describe(trial: Trial) -> str:
 
 def try_all(name: str, precision: str, most: int, folder: Path) -> SearchedModel | str:
     """Searches, then exports every combination; returns a sentence where there are too many."""
-    request = ExportRequest(precision_zoo.model_of(name), precision)
     request = ExportRequest(
         precision_zoo.model_of(name), precision, options=ExportOptions(rewrites=("all",))
     )
@@ -122,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=6)
     parser.add_argument("--into", type=Path)
     chosen = parser.parse_args(arguments)
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    lines = precision_zoo.table_head(COLUMNS)
     print("\n".join(lines), flush=True)
     missed = tried = 0
     for name in chosen.models:

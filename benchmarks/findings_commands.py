@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +25,11 @@ import precision_zoo
 
 from etprof.base.atomic import write_text
 from etprof.base.files import hash_file
-from etprof.base.records import read_record
 from etprof.base.text import QUOTED_COMMAND
 from etprof.base.units import format_share
-from etprof.run.delegation import DelegationReport
+from etprof.export.request import ExportedFiles
+from etprof.optimize.optimizing import read_trial
+from etprof.run.optimization import Trial
 
 PRECISIONS: Final = ("fp16", "int8")
 COLUMNS: Final = (
@@ -45,39 +45,15 @@ COLUMNS: Final = (
 _QUICK: Final = ("--blocks", "3", "--operator-launches", "2", "--iterations", "10", "--warmup", "2")
 
 
-@dataclass(frozen=True)
-class ProgramFigures:
-    """What a command may change in a program."""
-
-    content: str
-    """SHA-256 of its bytes."""
-    outside: int
-    delegate_calls: int
-    macs_on_sme2: int
-    macs: int
-
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        """Its figures as a table shows them."""
-        share = format_share(self.macs_on_sme2 / self.macs) if self.macs else "–"
-        return str(self.outside), str(self.delegate_calls), share
+def describe_program(program: Path) -> Trial:
+    """Returns what an export wrote beside its program, as a search reads it."""
+    return read_trial(Trial(rewrites=()), ExportedFiles(program))
 
 
-def read_figures(program: Path) -> ProgramFigures:
-    """Returns what an export wrote beside its program."""
-    path = program.with_name(f"{program.name}.delegation.json")
-    report = read_record(DelegationReport, path, way_out="export again")
-    methods = report.methods.values()
-    operators = [operator for method in methods for operator in method.operators]
-    delegates = [delegate for method in methods for delegate in method.delegates]
-    nodes = [node for delegate in delegates for node in delegate.nodes]
-    return ProgramFigures(
-        hash_file(program),
-        sum(o.delegate is None and o.instruction is not None for o in operators),
-        len(delegates),
-        sum(node.macs or 0 for node in nodes if node.prediction and node.prediction.sme2),
-        sum(operator.macs or 0 for operator in operators),
-    )
+def _figures(trial: Trial) -> tuple[str, str, str]:
+    """Returns operators outside, delegate calls and work on SME2 as the table shows them."""
+    share = format_share(trial.sme2_share(trial.macs))
+    return str(trial.outside), str(trial.delegate_calls), share
 
 
 def etprof(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -112,11 +88,11 @@ def try_model(model: str, precision: str, folder: Path) -> Iterator[tuple[str, .
         yield model, precision, "", "", "", "", "", f"not measured: {done.stderr.splitlines()[-1]}"
         return
     (program,) = _programs_in(folder)
-    before = read_figures(program)
+    content, before = hash_file(program), _figures(describe_program(program))
     analysis = json.loads(etprof(folder, "analyze", "run", "--json").stdout)
     commands = find_commands(analysis)
     if not commands:
-        yield model, precision, "", "none", *before.texts, "nothing to run"
+        yield model, precision, "", "none", *before, "nothing to run"
     for command, rules in commands.items():
         known = {path: path.stat().st_mtime_ns for path in _programs_in(folder)}
         done = etprof(folder, *shlex.split(command)[1:])
@@ -124,12 +100,11 @@ def try_model(model: str, precision: str, folder: Path) -> Iterator[tuple[str, .
         shown = command.replace(str(Path(__file__).parent), "benchmarks")
         row = model, precision, ", ".join(rules), f"`{shown}`"
         if done.returncode or len(written) != 1:
-            yield *row, *before.texts, f"failed: {(done.stderr.splitlines() or ['no program'])[-1]}"
+            yield *row, *before, f"failed: {(done.stderr.splitlines() or ['no program'])[-1]}"
             continue
-        after = read_figures(written[0])
-        pairs = zip(before.texts, after.texts, strict=True)
+        pairs = zip(before, _figures(describe_program(written[0])), strict=True)
         changes = (old if old == new else f"{old} → {new}" for old, new in pairs)
-        yield *row, *changes, "the same bytes" if after.content == before.content else "changed"
+        yield *row, *changes, "the same bytes" if hash_file(written[0]) == content else "changed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=PRECISIONS)
     parser.add_argument("--into", type=Path)
     chosen = parser.parse_args(arguments)
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    lines = precision_zoo.table_head(COLUMNS)
     print("\n".join(lines), flush=True)
     answers: list[str] = []
     for model in chosen.models or [*precision_zoo.find_loadable(), *precision_zoo.ARCHITECTURES]:

@@ -146,7 +146,7 @@ def read_rows(page: str) -> dict[tuple[str, str], Row]:
 
 def render(rows: dict[tuple[str, str], Row]) -> list[str]:
     """Returns the lines of the table, and under them what its rows rest on."""
-    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    table = precision_zoo.table_head(COLUMNS)
     table += [f"| {' | '.join(row.cells)} |" for row in rows.values()]
     kinds = Counter(row.evidence for row in rows.values())
     told = [f"{kinds[kind]} {kind}" for kind in (COUNTED, TIMED, PREDICTED) if kinds[kind]]

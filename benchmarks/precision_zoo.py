@@ -159,7 +159,7 @@ def main() -> int:
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=USUAL)
     parser.add_argument("--into", type=Path)
     arguments = parser.parse_args()
-    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    table = table_head(COLUMNS)
     print("\n".join(table), flush=True)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -175,6 +175,11 @@ def main() -> int:
     if arguments.into is not None:
         put(arguments.into, MARKS, [*table, *(row.render() for row in rows), "", f"{summary}."])
     return 0 if told == len(rows) else 1
+
+
+def table_head(columns: Sequence[str]) -> list[str]:
+    """Returns the two lines that begin a table in Markdown."""
+    return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
 
 
 def put(page: Path, marks: tuple[str, str], lines: list[str]) -> None:

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +48,24 @@ def copy_tree(folder: Path) -> Path:
     (folder / _STARTS).mkdir()
     (folder / _STARTS / "sitecustomize.py").write_text(_START)
     return package
+
+
+@contextmanager
+def changed_file(path: Path, text: str, second: int) -> Iterator[None]:
+    """Has a file another text, and gives it its own back.
+
+    What Python compiles of it, and mypy reads, is known by whole seconds: `second` is of this text
+    alone.
+    """
+    sound, stat = path.read_bytes(), path.stat()
+    path.write_text(text)
+    os.utime(path, (second, second))
+    try:
+        yield
+    finally:
+        path.write_bytes(sound)
+        # What was compiled of it holds again.
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def environment_of(folder: Path) -> dict[str, str]:

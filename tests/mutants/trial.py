@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final, Literal
 
-from tests.mutants.copies import PACKAGE, copy_tree, environment_of, import_from
+from tests.mutants.copies import PACKAGE, changed_file, copy_tree, environment_of, import_from
 from tests.mutants.operators import Change
 from tests.mutants.selection import TimedTest, together_s
 
@@ -100,17 +100,9 @@ class Bench:
         if change is None:
             return self._fork(names, seconds)
         file = self._folder / PACKAGE / change[0]
-        sound, stat = file.read_bytes(), file.stat()
-        file.write_text(change[1].apply(sound.decode()))
-        # What Python compiles of it is known by whole seconds: no two changes are of one.
         self._changes += 1
-        os.utime(file, (self._changes, self._changes))
-        try:
+        with changed_file(file, change[1].apply(file.read_text()), self._changes):
             return self._fork(names, seconds)
-        finally:
-            file.write_bytes(sound)
-            # What was compiled of it holds again.
-            os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
     def _fork(self, names: Sequence[str], seconds: float) -> Run:
         answer = self._folder / "answer.json"

@@ -7,12 +7,11 @@ needed for. It counts neither as killed nor as alive, as a compile error does in
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from tests.mutants.copies import OF_THE_BUILD, PACKAGE
+from tests.mutants.copies import OF_THE_BUILD, PACKAGE, changed_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,16 +36,9 @@ class TypeChecker:
         if not self._passes_unchanged():
             return False
         path = self._folder / PACKAGE / file
-        sound, stat = path.read_bytes(), path.stat()
-        path.write_text(change.apply(sound.decode()))
-        # mypy knows a file by its size and whole seconds: no two changes are of one.
         self._changes += 1
-        os.utime(path, (self._changes, self._changes))
-        try:
+        with changed_file(path, change.apply(path.read_text()), self._changes):
             return self._run() == 1
-        finally:
-            path.write_bytes(sound)
-            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
     def _passes_unchanged(self) -> bool:
         if self._can_judge is None:

@@ -84,6 +84,7 @@ def test_a_command_that_changes_nothing_or_fails_is_told(
     action = "`etprof export m --rewrite a`"
     analysis = {"findings": [{"findings": [{"rule": "F5", "action": action}]}]}
     report: dict[str, Any] = {"schema_version": 1, "model": "m", "methods": {}}
+    manifest = {"model": "m", "backend": "xnnpack", "precision": "fp16"}
 
     def run(folder: Path, subcommand: str, *words: str) -> subprocess.CompletedProcess[str]:
         programs = {"profile": ("m.pte", b"plain"), "export": ("m_a.pte", content)}
@@ -93,6 +94,7 @@ def test_a_command_that_changes_nothing_or_fails_is_told(
             artifacts.mkdir(parents=True, exist_ok=True)
             (artifacts / name).write_bytes(data)
             (artifacts / f"{name}.delegation.json").write_text(json.dumps(report))
+            (artifacts / f"{name}.json").write_text(json.dumps(manifest))
         is_export = subcommand == "export"
         return subprocess.CompletedProcess(
             words, code if is_export else 0, json.dumps(analysis), "no such" if is_export else ""

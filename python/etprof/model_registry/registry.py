@@ -267,8 +267,9 @@ def _import_file(file: Path) -> ModuleType:
     """Imports a Python file as a module of a package made of its folder.
 
     The package lets `model.py` import its neighbours with `from . import …`. Where it imports one by
-    its name alone, as a script would, its folder is added to the end of `sys.path`. Models that come with etprof keep the name they are installed under. A file that
-    was edited since is imported again: a notebook lives longer than the code it profiles.
+    its name alone, as a script would, its folder is added to the end of `sys.path`. Models that come
+    with etprof keep the name they are installed under. A file that was edited since is imported
+    again: a notebook lives longer than the code it profiles.
     """
     folder = file.resolve().parent
     if folder.parent in find_model_folders():

@@ -142,14 +142,15 @@ class FindingGroup:
     @property
     def reaches_few(self) -> bool:
         """Whether its command leaves most of what was found as it is."""
-        return self._replaced is not None and self._replaced[0] < _FEW * self._replaced[1]
+        replaced = self._replaced
+        return replaced is not None and replaced[0] < _FEW * replaced[1]
 
     @property
     def reach(self) -> str:
         """Says what its command does not reach and may cost; empty where it reaches all."""
         texts = [self.lead.caveat]
-        if self._replaced is not None and self._replaced[0] != self._replaced[1]:
-            count, total = self._replaced
+        count, total = self._replaced or (0, 0)
+        if count != total:
             of_what = "rewrites replace" if self.reaches_few else "the command replaces"
             texts.insert(0, f"{of_what} {count} of {total} operators")
         return "" if self.lead.is_below_margin else "; ".join(filter(None, texts))
