@@ -42,6 +42,18 @@ class Call(nn.Module):
         return self.function(*inputs)
 
 
+class First(nn.Module):
+    """A recurrent layer that gives its outputs alone."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.layer(x)[0]
+        return outputs
+
+
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """ExecuTorch's warnings about itself are no failures of ours."""
@@ -110,13 +122,38 @@ APPLIES = {
     "whole_powers cube": (Call(lambda x: x.pow(3.0)), (halves(1, 4, 8),), 1, 1, 0),
     "whole_powers fourth": (Call(lambda x: x.pow(4)), (halves(1, 4, 8).float(),), 1, 1, 0),
     "whole_powers square": (Call(lambda x: x.pow(2.0)), (halves(1, 4, 8).float(),), 1, 1, 0),
+    "kept_dimensions other": (Call(lambda x: x.mean(1)), (halves(1, 4, 64).float(),), 1, 1, 0),
+    "plain_pools equal": (nn.AdaptiveAvgPool2d(3), (halves(1, 4, 6, 9),), 1, 1, 0),
+    "plain_pools unequal": (nn.AdaptiveAvgPool2d(4), (halves(1, 4, 6, 9).float(),), 1, 1, 0),
+    "plain_pools row": (nn.AdaptiveAvgPool1d(1), (halves(1, 4, 9).float(),), 1, 2, 0),
+    "spelled_norms group": (nn.GroupNorm(2, 8), (halves(1, 8, 4, 4).float(),), 1, 1, 0),
+    "spelled_norms instance": (
+        nn.InstanceNorm2d(8, affine=True), (halves(1, 8, 4, 4).float(),), 1, 3, 0,
+    ),
+    "plain_views steps": (Call(lambda x: x[:, 1::2] * 2.0), (halves(1, 7).float(),), 1, 1, 0),
+    "plain_views roll": (
+        Call(lambda x: x.roll((1, -2), (1, 2)) * 2.0), (halves(1, 4, 8).float(),), 1, 8, 0,
+    ),
+    "plain_views nearest": (
+        Call(nn.UpsamplingNearest2d(scale_factor=2)), (halves(1, 4, 3, 5).float(),), 1, 1, 0,
+    ),
+    "plain_recurrences lstm": (
+        Call(First(nn.LSTM(8, 6, 2, bidirectional=True))),
+        (halves(3, 1, 8).float(),), 1, 44, 0,
+    ),
+    "plain_recurrences gru": (
+        Call(First(nn.GRU(8, 6, batch_first=True))),
+        (halves(1, 3, 8).float(),), 1, 12, 0,
+    ),
     "plain_views squeeze": (
         Call(lambda x: x.squeeze(1).unsqueeze(0) * 2.0), (halves(1, 1, 8),), 2, 3, 1,
     ),
 }  # fmt: skip
 LEFT_ALONE = {
     "half_activations": (Call(nn.GELU()), (halves(1, 4, 64).float(),)),
-    "kept_dimensions": (Call(lambda x: x.mean(1)), (halves(1, 4, 6, 6),)),
+    "kept_dimensions": (Call(lambda x: x.mean((2, 3), keepdim=True)), (halves(1, 4, 6, 6),)),
+    "plain_pools": (nn.AdaptiveAvgPool2d(1), (halves(1, 4, 6, 6),)),
+    "plain_recurrences": (nn.LSTMCell(8, 6), (halves(1, 8).float(),)),
     "plain_attention": attention(1, 2, 8, 16, dropout_p=0.5),
     "plain_products": (Call(torch.matmul), (halves(1, 2, 8, 16), halves(16, 8))),
     "plain_views": (
@@ -147,7 +184,7 @@ def make(model: nn.Module, inputs: tuple[torch.Tensor, ...], *names: str) -> Mad
 
     rewriting, options = rewriting_of(*names), ExportOptions(rewrites=names)
     # A quantised graph is as it is, and says so by an error.
-    plain = model if isinstance(model, torch.fx.GraphModule) else model.eval()
+    plain = model if isinstance(model, torch.fx.GraphModule) else model.eval().requires_grad_(False)
     traced = rewriting.before_lowering(lowering.trace("forward", ExportMethod(plain, inputs)))
     lowered = lowering.lower({"forward": traced}, DEFAULT, options)
     rewriting.operators += lowered.rewritten
@@ -483,3 +520,53 @@ def test_what_this_executorch_cannot_vouch_for_is_disabled_and_told(
     left_out = left_out_rewrites(everything)
     assert left_out.keys() == disabled
     assert told in left_out[casts.name]
+
+
+class Masked(nn.Module):
+    """Adds a mask that is made of positions, with copies on the way, as window attention makes its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Keeps to windows of four."""
+        window = (torch.arange(16) >= 6).to(torch.int64)
+        rows = window.reshape(4, 4).transpose(0, 1).contiguous()
+        mask = rows.unsqueeze(1) - rows.unsqueeze(2)
+        return x + mask.masked_fill(mask != 0, -100.0).to(x.dtype)
+
+
+def test_copies_of_constants_are_folded_too() -> None:
+    """ExecuTorch's pass knows no memory format: one copy kept all after it outside the delegate."""
+    inputs = (halves(4, 4, 4).float(),)
+    assert make(Masked(), inputs).outside > 4
+    made = make(Masked(), inputs, "folded_constants")
+    assert made.outside == 0
+    assert torch.allclose(eager(Masked(), inputs), made.output)
+
+
+class Transposed(nn.Module):
+    """Weights and tables that are stored in another order than their shape says."""
+
+    def __init__(self, use: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.layer = nn.Linear(8, 4, bias=False)
+        self.layer.weight = nn.Parameter(torch.randn(8, 4).t())
+        self.register_buffer("table", torch.randn(4, 3, 2).permute(2, 1, 0))
+        self.use = use
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Adds what `use` makes of the table."""
+        result: torch.Tensor = self.layer(x) + self.use(self.get_buffer("table"))
+        return result
+
+
+@pytest.mark.parametrize("names", [(), ("folded_constants",)])
+@pytest.mark.parametrize(
+    "use", [lambda t: t, lambda t: t.cumsum(0), lambda t: (t * 2).permute(0, 1, 2).transpose(0, 1).transpose(0, 1)]
+)  # fmt: skip
+def test_what_is_stored_transposed_is_read_as_it_is(
+    names: tuple[str, ...], use: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """A folded table kept its permuted strides, and the runtime read it with the wrong shape."""
+    model, inputs = Transposed(use), (halves(2, 3, 8).float(),)
+    expected = eager(model, inputs)
+    assert torch.allclose(expected, make(model, inputs, *names).output, atol=1e-5)

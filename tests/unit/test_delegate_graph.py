@@ -217,3 +217,32 @@ def test_each_product_of_one_handle_has_its_own_operator() -> None:
         ("Softmax", ("bmm", "softmax", "bmm_1"), "exact"),
         ("BatchMatrixMultiply", ("softmax", "bmm_1"), "exact"),
     ]
+
+
+def steps_of(count: int, *, lost: int = 0) -> list[tuple[str, tuple[str, ...], str]]:
+    """A layer of so many steps, all of one handle, of which `lost` sums became no node."""
+    kinds = {"Add": ATEN.add.Tensor, "Tanh": ATEN.tanh.default}
+    names = [(kind, f"{kind.lower()}_{step}") for step in range(count) for kind in kinds]
+    nodes = [kind for kind, name in names if name not in {f"add_{step}" for step in range(lost)}]
+    read_graph = xnnpack(*((kind, 3, (i,), i + 1) for i, kind in enumerate(nodes)))
+    return mapped(read_graph, chain(*((kinds[kind], name, 3) for kind, name in names)))
+
+
+def test_each_step_of_a_long_layer_has_its_own_operator() -> None:
+    """Every node named the operators of all steps: 308 MB for two layers of twelve, and nobody read it."""
+    rows = steps_of(40)
+    assert [names for _, names, _ in rows[:3]] == [("add_0",), ("tanh_0",), ("add_1",)]
+    assert [names for _, names, _ in rows[-1:]] == [("tanh_39",)]
+    assert {attribution for _, _, attribution in rows} == {"exact"}
+
+
+def test_steps_that_cannot_be_paired_name_some_of_their_kind() -> None:
+    rows = steps_of(40, lost=1)
+    assert [names for kind, names, _ in rows if kind == "Tanh"][7] == ("tanh_7",)
+    first_sums = tuple(f"add_{step}" for step in range(32))
+    assert {names for kind, names, _ in rows if kind == "Add"} == {first_sums}
+
+
+def test_a_short_layer_is_told_as_one() -> None:
+    rows = steps_of(16)
+    assert {len(names) for _, names, _ in rows} == {32}

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from etprof.backends.rewrite import find_constants
 from etprof.backends.xnnpack.program_rewrites import (
+    FixedClamps,
     FoldedBatchNorms,
     FoldedConstants,
     PlainBroadcasts,
-    find_constants,
 )
 from etprof.base.upstream_noise import quiet_upstream
 
@@ -194,3 +195,38 @@ def test_operators_that_broadcast_need_no_expand(also: str, places: int) -> None
         PlainBroadcasts.edit(program, node)
     program.graph.lint()
     torch.testing.assert_close(program.module()(*inputs), expected, rtol=0, atol=0)
+
+
+class Clamped(nn.Module):
+    """As T5 does in half precision, or something near it."""
+
+    def __init__(self, near: str) -> None:
+        super().__init__()
+        self.near = near
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Clamps more where a value is infinite."""
+        asked = x + 1 if self.near == "of another value" else x
+        is_any = torch.isinf(asked).any() if self.near != "not a number" else asked.isnan().any()
+        high = torch.where(is_any, 64504.0, 65504.0 if self.near != "to zero" else 0.0)
+        low = -high if self.near != "asymmetric" else torch.zeros_like(high)
+        return torch.clamp(x, min=low, max=high)
+
+
+def test_a_clamp_against_infinities_is_one_between_numbers() -> None:
+    """It brought four operators outside the delegate for each layer of a T5."""
+    value = torch.tensor([1.5, -2.0, 64000.0, float("inf"), float("-inf")]).half()
+    program = trace(Clamped(""), value)
+    (clamp,) = FixedClamps.find_places(program)
+    FixedClamps.edit(program, clamp)
+    program.graph.eliminate_dead_code()
+    (edited,) = [node for node in program.graph.nodes if node.op == "call_function"]
+    assert str(edited.target) == "aten.clamp.default"
+    assert edited.args[1:] == (-64504.0, 64504.0)
+    (output,) = torch.fx.Interpreter(program.graph_module).run(*_values(program, value))
+    assert output.tolist() == [1.5, -2.0, 64000.0, 64512.0, -64512.0]
+
+
+@pytest.mark.parametrize("near", ["of another value", "not a number", "to zero", "asymmetric"])
+def test_another_clamp_stays(near: str) -> None:
+    assert FixedClamps.find_places(trace(Clamped(near), torch.ones(3).half())) == []

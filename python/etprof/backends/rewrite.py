@@ -136,3 +136,36 @@ def find_overload(name: str) -> torch._ops.OpOverload | None:
         if target is None:
             return None
     return target  # type: ignore[no-any-return]
+
+
+def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
+    """Returns the nodes whose values no input has a part in; quantised weights are not followed."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    constants: set[torch.fx.Node] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            buffer = signature.inputs_to_buffers.get(node.name)
+            parameters = {
+                *signature.inputs_to_parameters,
+                *signature.inputs_to_lifted_tensor_constants,
+            }
+            if node.name in parameters or (buffer is not None and buffer not in changed):
+                constants.add(node)
+        elif (
+            node.op == "call_function"
+            and _is_foldable(node)
+            and all(input_node in constants for input_node in node.all_input_nodes)
+        ):
+            constants.add(node)
+    return constants
+
+
+def _is_foldable(node: torch.fx.Node) -> bool:
+    """Whether it gives a tensor of a fixed size, and is no step of a quantisation."""
+    import torch
+
+    value = node.meta.get("val")
+    is_own = getattr(node.target, "namespace", "") in {"aten", "prims"}
+    is_fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in value.shape)
+    return is_own and is_fixed and not node.is_impure()

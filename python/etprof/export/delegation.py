@@ -122,7 +122,7 @@ def _describe_work(
     done = [operator for operator in behind if workers.get(operator.name) == node.index]
     return node.model_copy(
         update={
-            "origins": tuple(operator.origin for operator in behind),
+            "origins": tuple(dict.fromkeys(operator.origin for operator in behind)),
             "macs": _sum_macs(done),
             "sme2_rewrites": tuple(name for name in missed if name in of_weights),
             "input_bytes": done[0].input_bytes if done else None,

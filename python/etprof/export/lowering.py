@@ -130,8 +130,10 @@ def trace(
 ) -> torch.export.ExportedProgram:
     """Traces one method with torch.export; raises ExportError with its reason.
 
+    Transposed weights and buffers are stored in order first, in place.
     With `external_constants` every weight, also a delegate's, is marked to leave the program.
     """
+    tensors.store_in_order(method.module)
     program = _trace(name, method, method.module)
     if external_constants:
         module = program.module()

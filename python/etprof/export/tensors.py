@@ -74,6 +74,19 @@ def _channels_last(leaf: object) -> object:
     return leaf
 
 
+def store_in_order(module: torch.nn.Module) -> None:
+    """Stores transposed parameters and buffers of a module element after element, in place.
+
+    ExecuTorch reads them with the shape that they were transposed from. Images' weights may have their
+    channels last, for which it has a dimension order.
+    """
+    for tensor in (*module.parameters(), *module.buffers()):
+        is_plain = tensor.layout == torch.strided and type(tensor.data) is torch.Tensor
+        is_image = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+        if is_plain and not (is_image or tensor.is_contiguous()):
+            tensor.data = tensor.data.contiguous()
+
+
 def stored_like(value: object, example: object) -> object:
     """Returns tensor `value` stored in the dimension order of `example`."""
     if not (isinstance(value, torch.Tensor) and isinstance(example, torch.Tensor)):

@@ -40,6 +40,16 @@ _PRODUCTS: Final = {
     "FullyConnected": ("linear", "addmm", "mm"),
 }
 """Nodes that multiply, and the ATen operators that become them, by the start of their names."""
+_STEPS: Final = {
+    "Add": ("add",), "Subtract": ("sub",), "Multiply": ("mul",), "Divide": ("div",),
+    "Sigmoid": ("sigmoid",), "Tanh": ("tanh",), "Clamp": ("relu", "clamp", "hardtanh"),
+    "StaticSlice": ("slice_copy",), "StaticReshape": ("view_copy",), "Concatenate": ("cat",),
+    **_PRODUCTS,
+}  # fmt: skip
+"""The same of what a recurrent layer is decomposed into."""
+_MOST_NAMED: Final = 32
+"""Operators that each node of one handle names. Of a layer of many steps every node would name those
+of every step: a quarter of a gigabyte for two layers of twelve steps in both directions."""
 _SCHEMA_PACKAGE = "executorch.backends.xnnpack.serialization"
 _INPUT_FIELD = re.compile(r"input\d*_id|query_id|key_id|value_id")
 _BARE_NON_FINITE = re.compile(r"(?<=[:\[,\s])(-?)(inf|nan)(?=[,\s\]}])")
@@ -258,6 +268,7 @@ def map_nodes(
     shared = {node.debug_handle for node in xnnpack.nodes if node.kind != "Convert"}
     mapped = [_map_by_handle(node, names_by_handle, calls, shared) for node in xnnpack.nodes]
     mapped = _map_products(_map_batch_norms(mapped, names_by_handle), calls)
+    mapped = _map_steps(mapped, calls)
     return [
         _map_inserted(mapping, mapped) if mapping.attribution == "unknown" else mapping
         for mapping in mapped
@@ -365,6 +376,32 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
                     for operator in operators
                     if operator == name or operator not in product_names
                 )
+    return [
+        replace(mapping, operators=operators_of.get(mapping.node.index, mapping.operators))
+        for mapping in mapped
+    ]
+
+
+def _map_steps(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> list[MappedNode]:
+    """Gives each node of a handle with many operators its own one, of a kind in their common order.
+
+    Where there are other nodes of a kind than operators, each names the first ones of the kind.
+    """
+    names = {call.name: aten_name(call) for call in calls}
+    groups = dict[tuple[tuple[str, ...], str], list[MappedNode]]()
+    for mapping in mapped:
+        if len(mapping.operators) > _MOST_NAMED:
+            groups.setdefault((mapping.operators, mapping.node.kind), []).append(mapping)
+    operators_of = dict[int, tuple[str, ...]]()
+    for (operators, kind), nodes in groups.items():
+        # The number of inputs is a part of the name: Concatenate2.
+        aten_names = _STEPS.get(kind.rstrip("0123456789"), ())
+        of_kind = [name for name in operators if names.get(name) in aten_names]
+        is_paired = len(of_kind) == len(nodes)
+        for number, mapping in enumerate(nodes):
+            operators_of[mapping.node.index] = (
+                (of_kind[number],) if is_paired else tuple((of_kind or operators)[:_MOST_NAMED])
+            )
     return [
         replace(mapping, operators=operators_of.get(mapping.node.index, mapping.operators))
         for mapping in mapped

@@ -9,6 +9,18 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.rewrite import GraphRewrite
+from etprof.backends.xnnpack.aten_forms import (
+    aten_operators,
+    is_half,
+    is_static,
+    is_static_float,
+    joined,
+    repeated,
+    reshaped,
+    sliced,
+)
+from etprof.backends.xnnpack.layer_rewrites import KeptDimensions, PlainPools, SpelledNorms
+from etprof.backends.xnnpack.recurrent_rewrites import PlainRecurrences
 from etprof.backends.xnnpack.weight_rewrites import ChannelScales, ChannelWeights
 
 if TYPE_CHECKING:
@@ -16,48 +28,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_IMAGE_DIMENSIONS: Final = 4
+_MOST_AXES: Final = 6
+"""Of a tensor in the delegate, XNN_MAX_TENSOR_DIMS; a slice with steps takes one more."""
 _LEAST_HALF = -6e4
 """Takes part in no softmax, and is finite in half precision, whose largest value is 65504."""
-
-
-def _aten() -> Any:  # noqa: ANN401 - PyTorch's operators
-    import torch
-
-    return torch.ops.aten
-
-
-def _is_static(*values: Tensor) -> bool:
-    return all(isinstance(size, int) for value in values for size in value.shape)
-
-
-def _is_static_float(*values: Tensor) -> bool:
-    return _is_static(*values) and all(value.dtype.is_floating_point for value in values)
-
-
-def _is_half(value: Tensor) -> bool:
-    return value.dtype.is_floating_point and value.dtype.itemsize == 2
-
-
-def _reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
-    return (
-        value if list(value.shape) == list(shape) else _aten().reshape.default(value, list(shape))
-    )
-
-
-def _row_mean(value: Tensor) -> Tensor:
-    """Returns the mean over the last dimension, which is kept, as a product with a constant row."""
-    count = value.shape[-1]
-    row = _aten().full.default([1, count], 1 / count, dtype=value.dtype)
-    return _aten().linear.default(value, row)  # type: ignore[no-any-return]
-
-
-def _repeated(value: Tensor, shape: Sequence[int]) -> Tensor:
-    """Returns it in `shape`, each dimension of one repeated: as a product with ones."""
-    factors = [
-        1 if is_ == should else should for is_, should in zip(value.shape, shape, strict=True)
-    ]
-    return value * _aten().full.default(factors, 1.0, dtype=value.dtype)  # type: ignore[no-any-return]
 
 
 class HalfActivations(GraphRewrite):
@@ -85,140 +59,18 @@ class HalfActivations(GraphRewrite):
 
     @staticmethod
     def _gelu(value: Tensor, *, approximate: str = "none") -> Any:  # noqa: ANN401
-        if not _is_half(value):
+        if not is_half(value):
             return NotImplemented
-        return _aten().gelu.default(value.float(), approximate=approximate).to(value.dtype)
+        return aten_operators().gelu.default(value.float(), approximate=approximate).to(value.dtype)
 
     @staticmethod
     def _silu(value: Tensor) -> Any:  # noqa: ANN401
-        return value * _aten().sigmoid.default(value) if _is_half(value) else NotImplemented
+        return value * aten_operators().sigmoid.default(value) if is_half(value) else NotImplemented
 
     @staticmethod
     def _hard_sigmoid(value: Tensor) -> Any:  # noqa: ANN401
         # An integer constant would be cast to the value's type outside the delegate.
-        return _aten().hardtanh.default(value + 3.0, 0.0, 6.0) * (1 / 6)
-
-
-class KeptDimensions(GraphRewrite):
-    """Means in the one form that the delegate has, and over the last dimension as a product."""
-
-    name = "kept_dimensions"
-    changes = (
-        "a mean over both axes of an image keeps them, and a reshape drops them; a mean over the "
-        "last dimension becomes a product with a constant row of 1/n, in float32"
-    )
-    legal = "the same sums, halves summed in float32; the order of summation may differ"
-    rests_on = "XNNPACK's partitioner takes mean.dim of four dimensions, [2, 3], with keepdim only"
-
-    @classmethod
-    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
-        """Returns the mean in those forms."""
-        return {
-            "aten.mean.dim": cls._mean,
-        }
-
-    @staticmethod
-    def _mean(
-        value: Tensor,
-        dim: Sequence[int] | None,
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        if not _is_static(value) or dtype not in (None, value.dtype) or not dim:
-            return NotImplemented
-        dims = sorted(axis % value.dim() for axis in dim)
-        if value.dim() == 4 and dims == [2, 3] and not keepdim:
-            mean = _aten().mean.dim(value, [2, 3], keepdim=True)
-            return _reshape(mean, value.shape[:2])
-        if dims == [value.dim() - 1] and value.dim() > 1 and value.dtype.is_floating_point:
-            # A sum of halves would lose what a sum of floats keeps.
-            mean = _row_mean(value.float()).to(value.dtype)
-            return mean if keepdim else _reshape(mean, value.shape[:-1])
-        return NotImplemented
-
-
-class SpelledNorms(GraphRewrite):
-    """Norms over the last dimensions, for which the delegate has no operator."""
-
-    name = "spelled_norms"
-    precedes_quantization = False
-    changes = (
-        "a layer or RMS norm becomes differences, products and a reciprocal root in float32, its "
-        "means products with a constant row of 1/n"
-    )
-    legal = "the norm's definition, with sums in float32: nearer to eager than a sum of halves"
-    rests_on = (
-        "the portable kernel sums halves in half precision (kernels/portable/cpu/"
-        "op_native_layer_norm.cpp), and XNNPACK has no norm"
-    )
-
-    @classmethod
-    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
-        """Returns the norm, spelled out."""
-        return {
-            "aten.layer_norm.default": cls._layer_norm,
-            "aten.rms_norm.default": cls._rms_norm,
-        }
-
-    @classmethod
-    def _layer_norm(  # noqa: PLR0913, PLR0917 - ATen's
-        cls,
-        value: Tensor,
-        normalized_shape: Sequence[int],
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        eps: float = 1e-5,
-        cudnn_enable: bool = True,
-    ) -> Any:  # noqa: ANN401
-        del cudnn_enable
-        if not _is_static_float(value):
-            return NotImplemented
-        rows = cls._as_rows(value, normalized_shape)
-        centred = rows - _row_mean(rows)
-        return cls._scaled(value, centred, centred, weight, bias, eps)
-
-    @classmethod
-    def _rms_norm(
-        cls,
-        value: Tensor,
-        normalized_shape: Sequence[int],
-        weight: Tensor | None = None,
-        eps: float | None = None,
-    ) -> Any:  # noqa: ANN401
-        import torch
-
-        if not _is_static_float(value):
-            return NotImplemented
-        rows = cls._as_rows(value, normalized_shape)
-        # PyTorch's default is the spacing of the type that it computes in.
-        epsilon = torch.finfo(rows.dtype).eps if eps is None else eps
-        return cls._scaled(value, rows, rows, weight, None, epsilon)
-
-    @staticmethod
-    def _as_rows(value: Tensor, normalized_shape: Sequence[int]) -> Tensor:
-        """Returns [..., n] in float32, where n are all normalised elements, and no image."""
-        leading = list(value.shape[: value.dim() - len(normalized_shape)])
-        # Of four dimensions the delegate would transpose each product's input and output.
-        if len(leading) == _IMAGE_DIMENSIONS - 1:
-            leading = [leading[0], leading[1] * leading[2]]
-        return _reshape(value, [*leading, math.prod(normalized_shape)]).float()
-
-    @staticmethod
-    def _scaled(  # noqa: PLR0913, PLR0917
-        value: Tensor,
-        rows: Tensor,
-        spread: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        eps: float,
-    ) -> Tensor:
-        normal = rows * _aten().rsqrt.default(_row_mean(spread * spread) + eps)
-        if weight is not None:
-            normal = normal * _reshape(weight, [weight.numel()]).float()
-        if bias is not None:
-            normal = normal + _reshape(bias, [bias.numel()]).float()
-        return _reshape(normal.to(value.dtype), value.shape)
+        return aten_operators().hardtanh.default(value + 3.0, 0.0, 6.0) * (1 / 6)
 
 
 class WholePowers(GraphRewrite):
@@ -237,7 +89,7 @@ class WholePowers(GraphRewrite):
     @staticmethod
     def _power(value: Tensor, exponent: float) -> Any:  # noqa: ANN401
         is_taken = isinstance(exponent, int) and exponent == 2
-        if not _is_static_float(value) or exponent not in {2, 3, 4} or is_taken:
+        if not is_static_float(value) or exponent not in {2, 3, 4} or is_taken:
             return NotImplemented
         square = value * value
         return {2: lambda: square, 3: lambda: square * value, 4: lambda: square * square}[
@@ -285,7 +137,7 @@ class PlainAttention(GraphRewrite):
     ) -> Any:  # noqa: ANN401
         leading = query.shape[:-2]
         if (
-            not _is_static(query, key, value)
+            not is_static(query, key, value)
             or dropout_p
             or len(leading) < 1
             or value.shape[:-2] != key.shape[:-2]
@@ -293,25 +145,25 @@ class PlainAttention(GraphRewrite):
             or not cls._is_mask(attn_mask, [*leading, query.shape[-2], key.shape[-2]])
         ):
             return NotImplemented
-        aten, batch = _aten(), math.prod(key.shape[:-2])
+        aten, batch = aten_operators(), math.prod(key.shape[:-2])
         rows, width = query.shape[-2:]
         columns = key.shape[-2]
         factor = 1 / math.sqrt(width) if scale is None else scale
         # Query heads of one key follow each other, so that no element moves.
         grouped = [batch, math.prod(leading) // batch * rows]
-        keys = aten.permute.default(_reshape(key, [batch, columns, width]), [0, 2, 1])
-        scores = aten.bmm.default(_reshape(query, [*grouped, width]) * factor, keys)
+        keys = aten.permute.default(reshaped(key, [batch, columns, width]), [0, 2, 1])
+        scores = aten.bmm.default(reshaped(query, [*grouped, width]) * factor, keys)
         if is_causal:
             full = aten.full.default([rows, columns], _LEAST_HALF, dtype=query.dtype)
-            scores = _reshape(scores, [math.prod(leading), rows, columns]) + aten.triu.default(
+            scores = reshaped(scores, [math.prod(leading), rows, columns]) + aten.triu.default(
                 full, 1
             )
         weights = cls._weigh(scores, [*leading, rows, columns], attn_mask)
         mixed = aten.bmm.default(
-            _reshape(weights, [*grouped, columns]),
-            _reshape(value, [batch, columns, value.shape[-1]]),
+            reshaped(weights, [*grouped, columns]),
+            reshaped(value, [batch, columns, value.shape[-1]]),
         )
-        return _reshape(mixed, [*leading, rows, value.shape[-1]])
+        return reshaped(mixed, [*leading, rows, value.shape[-1]])
 
     @staticmethod
     def _shares_whole_groups(
@@ -335,7 +187,7 @@ class PlainAttention(GraphRewrite):
 
         if mask is None:
             return True
-        if not _is_static(mask) or mask.dim() > len(shape):
+        if not is_static(mask) or mask.dim() > len(shape):
             return False
         fits = zip(mask.shape[::-1], shape[::-1], strict=False)
         has_type = mask.dtype is torch.bool or mask.dtype.is_floating_point
@@ -344,10 +196,10 @@ class PlainAttention(GraphRewrite):
     @staticmethod
     def _weigh(scores: Tensor, shape: Sequence[int], mask: Tensor | None) -> Tensor:
         """Returns the softmax of the scores, masked, in `shape` where there is a mask."""
-        softmax = _aten()._softmax.default
+        softmax = aten_operators()._softmax.default
         if mask is None:
             return softmax(scores, -1, False)  # type: ignore[no-any-return]
-        masked = _reshape(scores, shape)
+        masked = reshaped(scores, shape)
         if mask.dtype.is_floating_point:
             return softmax(masked + mask, -1, False)  # type: ignore[no-any-return]
         kept = mask.to(scores.dtype)
@@ -373,13 +225,13 @@ class PlainProducts(GraphRewrite):
     @staticmethod
     def _multiply(left: Tensor, right: Tensor) -> Any:  # noqa: ANN401
         leading = left.shape[:-2]
-        if not _is_static(left, right) or len(leading) < 1 or right.shape[:-2] != leading:
+        if not is_static(left, right) or len(leading) < 1 or right.shape[:-2] != leading:
             return NotImplemented
         count = math.prod(leading)
-        product = _aten().bmm.default(
-            _reshape(left, [count, *left.shape[-2:]]), _reshape(right, [count, *right.shape[-2:]])
+        product = aten_operators().bmm.default(
+            reshaped(left, [count, *left.shape[-2:]]), reshaped(right, [count, *right.shape[-2:]])
         )
-        return _reshape(product, [*leading, left.shape[-2], right.shape[-1]])
+        return reshaped(product, [*leading, left.shape[-2], right.shape[-1]])
 
 
 class PlainViews(GraphRewrite):
@@ -387,12 +239,16 @@ class PlainViews(GraphRewrite):
 
     name = "plain_views"
     changes = (
-        "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand, and a "
-        "concatenation with nothing, is left out where it has no effect; else an expand, as "
-        "repetition, is a product with ones"
+        "select, unbind, split, a slice with steps and a roll become plain slices, squeeze and "
+        "unsqueeze reshapes; an expand, and a concatenation with nothing, is left out where it has "
+        "no effect; else an expand, as repetition and the nearest upsampling by whole numbers, is "
+        "a product with ones"
     )
     legal = "the same elements"
-    rests_on = "XNNPACK's partitioner takes slice, reshape and a product that broadcasts"
+    rests_on = (
+        "XNNPACK's partitioner takes slices without steps, reshape, concatenation and a product "
+        "that broadcasts"
+    )
 
     @classmethod
     def replacements(cls) -> Mapping[str, Callable[..., Any]]:
@@ -409,62 +265,57 @@ class PlainViews(GraphRewrite):
             "aten.expand.default": cls._expand,
             "aten.cat.default": cls._concatenate,
             "aten.repeat_interleave.self_int": cls._repeat,
+            "aten.slice.Tensor": cls._step,
+            "aten.roll.default": cls._roll,
+            "aten.upsample_nearest2d.vec": cls._upsample,
         }
-
-    @staticmethod
-    def _part(value: Tensor, dim: int, start: int, end: int) -> Tensor:
-        if (start, end) == (0, value.shape[dim]):
-            return value
-        return _aten().slice.Tensor(value, dim, start, end)  # type: ignore[no-any-return]
 
     @classmethod
     def _select(cls, value: Tensor, dim: int, index: int) -> Any:  # noqa: ANN401
-        if not _is_static(value) or not isinstance(index, int):
+        if not is_static(value) or not isinstance(index, int):
             return NotImplemented
         dim, index = dim % value.dim(), index % value.shape[dim]
         shape = [size for axis, size in enumerate(value.shape) if axis != dim]
-        return _reshape(cls._part(value, dim, index, index + 1), shape)
+        return reshaped(sliced(value, dim, index, index + 1), shape)
 
     @classmethod
     def _unbind(cls, value: Tensor, dim: int = 0) -> Any:  # noqa: ANN401
-        if not _is_static(value):
+        if not is_static(value):
             return NotImplemented
         return [cls._select(value, dim, index) for index in range(value.shape[dim])]
 
     @classmethod
     def _split(cls, value: Tensor, sizes: int | Sequence[int], dim: int = 0) -> Any:  # noqa: ANN401
-        if not _is_static(value):
+        if not is_static(value):
             return NotImplemented
         dim %= value.dim()
         length = value.shape[dim]
         if isinstance(sizes, int):
             sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
         ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
-        return [
-            cls._part(value, dim, end - size, end) for size, end in zip(sizes, ends, strict=True)
-        ]
+        return [sliced(value, dim, end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
     @staticmethod
     def _unsqueeze(value: Tensor, dim: int) -> Any:  # noqa: ANN401
-        if not _is_static(value):
+        if not is_static(value):
             return NotImplemented
         shape = list(value.shape)
         shape.insert(dim % (value.dim() + 1), 1)
-        return _reshape(value, shape)
+        return reshaped(value, shape)
 
     @staticmethod
     def _squeeze(value: Tensor, dim: int | Sequence[int] | None = None) -> Any:  # noqa: ANN401
-        if not _is_static(value):
+        if not is_static(value):
             return NotImplemented
         axes = range(value.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
         dims = [axis % value.dim() for axis in axes]
         shape = [size for axis, size in enumerate(value.shape) if not (axis in dims and size == 1)]
-        return _reshape(value, shape)
+        return reshaped(value, shape)
 
     @staticmethod
     def _expand(value: Tensor, size: Sequence[int], *, implicit: bool = False) -> Any:  # noqa: ANN401
         del implicit
-        if not _is_static(value):
+        if not is_static(value):
             return NotImplemented
         more = len(size) - value.dim()
         full = [
@@ -474,12 +325,12 @@ class PlainViews(GraphRewrite):
             return value
         if not value.dtype.is_floating_point or not all(isinstance(length, int) for length in full):
             return NotImplemented
-        return _repeated(_reshape(value, [1] * more + list(value.shape)), full)
+        return repeated(reshaped(value, [1] * more + list(value.shape)), full)
 
     @staticmethod
     def _concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Any:  # noqa: ANN401
         del dim
-        if not _is_static(*tensors):
+        if not is_static(*tensors):
             return NotImplemented
         # An empty cache, of one dimension as PyTorch allows, comes before the first keys of GPT-2.
         filled = [value for value in tensors if value.numel()]
@@ -492,24 +343,92 @@ class PlainViews(GraphRewrite):
         value: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
     ) -> Any:  # noqa: ANN401
         del output_size
-        if dim is None or not _is_static_float(value):
+        if dim is None or not is_static_float(value):
             return NotImplemented
         dim %= value.dim()
         before, size, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
-        rows = _reshape(value, [*before, size, 1, *after])
-        return _reshape(
-            _repeated(rows, [*before, size, repeats, *after]), [*before, size * repeats, *after]
+        rows = reshaped(value, [*before, size, 1, *after])
+        return reshaped(
+            repeated(rows, [*before, size, repeats, *after]), [*before, size * repeats, *after]
         )
+
+    @classmethod
+    def _step(
+        cls,
+        value: Tensor,
+        dim: int = 0,
+        start: int | None = None,
+        end: int | None = None,
+        step: int = 1,
+    ) -> Any:  # noqa: ANN401
+        numbers = (start or 0, end or 0, step)
+        is_known = is_static(value) and all(isinstance(number, int) for number in numbers)
+        if not is_known or step == 1 or value.dim() >= _MOST_AXES:
+            return NotImplemented
+        dim, length = dim % value.dim(), value.shape[dim]
+        taken = range(length)[slice(start, end, step)]
+        if not taken:
+            return NotImplemented
+        last = sliced(value, dim, taken[-1], taken[-1] + 1)
+        if len(taken) == 1:
+            return last
+        # Whole groups of `step` elements, of each the same one; the last may not reach the end.
+        before = max(0, taken.start + len(taken) * step - length)
+        first = taken.start - before
+        if first < 0:
+            return joined([cls._step(value, dim, taken.start, taken[-1], step), last], dim)
+        shape = list(value.shape)
+        groups = sliced(value, dim, first, first + len(taken) * step)
+        groups = reshaped(groups, [*shape[:dim], len(taken), step, *shape[dim + 1 :]])
+        return reshaped(
+            sliced(groups, dim + 1, before, before + 1),
+            [*shape[:dim], len(taken), *shape[dim + 1 :]],
+        )
+
+    @staticmethod
+    def _roll(value: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  # noqa: ANN401
+        if not is_static(value) or not all(isinstance(shift, int) for shift in shifts):
+            return NotImplemented
+        # Without dimensions it is the flat tensor that rolls.
+        result = value if dims else reshaped(value, [value.numel()])
+        for shift, dim in zip(shifts, dims or [0], strict=True):
+            axis = dim % result.dim()
+            length = result.shape[axis]
+            start = -shift % length if length else 0
+            if start:
+                halves = sliced(result, axis, start, length), sliced(result, axis, 0, start)
+                result = joined(halves, axis)
+        return reshaped(result, value.shape)
+
+    @staticmethod
+    def _upsample(
+        value: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+    ) -> Any:  # noqa: ANN401
+        if not is_static_float(value):
+            return NotImplemented
+        batch, channels, height, width = value.shape
+        if output_size is not None:
+            factors = [output_size[0] / height, output_size[1] / width]
+        else:
+            factors = list(scale_factors or [])
+        if not factors or any(factor != int(factor) or factor < 1 for factor in factors):
+            return NotImplemented
+        rows, columns = (int(factor) for factor in factors)
+        pixels = reshaped(value, [batch * channels, height, 1, width, 1])
+        grown = repeated(pixels, [batch * channels, height, rows, width, columns])
+        return reshaped(grown, [batch, channels, height * rows, width * columns])
 
 
 GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     HalfActivations,
     KeptDimensions,
+    PlainPools,
     SpelledNorms,
     WholePowers,
     PlainAttention,
     PlainProducts,
     PlainViews,
+    PlainRecurrences,
     ChannelWeights,
     ChannelScales,
 )

@@ -8,6 +8,7 @@ from etprof.backends.rewrite import (
     ProgramRewrite,
     QuantizationRewrite,
     describe_missing,
+    find_constants,
 )
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _BATCH_NORM: Final = "aten.batch_norm.default"
 _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
+_CLAMP, _WHERE = "aten.clamp.Tensor", "aten.where.Scalar"
 _EXPANDS: Final = (
     "aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
 )  # fmt: skip
@@ -183,39 +185,6 @@ class FoldedConstants(ProgramRewrite):
         del program, node
 
 
-def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
-    """Returns the nodes whose values no input has a part in; quantised weights are not followed."""
-    signature = program.graph_signature
-    changed = set(signature.buffers_to_mutate.values())
-    constants: set[torch.fx.Node] = set()
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            buffer = signature.inputs_to_buffers.get(node.name)
-            parameters = {
-                *signature.inputs_to_parameters,
-                *signature.inputs_to_lifted_tensor_constants,
-            }
-            if node.name in parameters or (buffer is not None and buffer not in changed):
-                constants.add(node)
-        elif (
-            node.op == "call_function"
-            and _is_foldable(node)
-            and all(input_node in constants for input_node in node.all_input_nodes)
-        ):
-            constants.add(node)
-    return constants
-
-
-def _is_foldable(node: torch.fx.Node) -> bool:
-    """Whether it gives a tensor of a fixed size, and is no step of a quantisation."""
-    import torch
-
-    value = node.meta.get("val")
-    is_own = getattr(node.target, "namespace", "") in {"aten", "prims"}
-    is_fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in value.shape)
-    return is_own and is_fixed and not node.is_impure()
-
-
 class PlainBroadcasts(ProgramRewrite):
     """Values that are expanded for operators that broadcast them anyway."""
 
@@ -262,6 +231,55 @@ class PlainBroadcasts(ProgramRewrite):
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Gives the readers what was expanded."""
         node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+        program.graph.erase_node(node)
+
+
+class FixedClamps(ProgramRewrite):
+    """Values that are clamped otherwise where one of them is infinite, as T5 does in half precision."""
+
+    name = "fixed_clamps"
+    changes = (
+        "a clamp to one number where a value is infinite, and to another where none is, becomes a "
+        "clamp to the smaller number"
+    )
+    legal = "the same up to the smaller number; larger values become it also where none is infinite"
+    rests_on = "XNNPACK's partitioner takes a clamp between constants, and no isinf, any and where"
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Says which of the operators that it looks for PyTorch lacks."""
+        return describe_missing((_CLAMP, _WHERE, "aten.any.default", "aten.isinf.default"))
+
+    @classmethod
+    def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+        """Returns such clamps, symmetric ones to constants of their own input's infinities."""
+        return [node for node in program.graph.nodes if _is(node, _CLAMP) and cls._bounds(node)]
+
+    @staticmethod
+    def _bounds(clamp: torch.fx.Node) -> list[float]:
+        """Returns both numbers; none where it is another clamp."""
+        value, low, high = (_argument(clamp, name) for name in ("self", "min", "max"))
+        is_symmetric = _is(low, "aten.neg.default") and low.args[0] is high
+        if not is_symmetric or not _is(high, _WHERE):
+            return []
+        condition, *bounds = high.args
+        asks: Any = condition.args[0] if _is(condition, "aten.any.default") else None
+        is_own = _is(asks, "aten.isinf.default") and asks.args[0] is value
+        is_number = all(isinstance(bound, int | float) and bound > 0 for bound in bounds)
+        return bounds if is_own and is_number else []
+
+    @classmethod
+    def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
+        """Clamps to the number."""
+        import torch
+
+        bound = min(cls._bounds(node))
+        with program.graph.inserting_before(node):
+            clamp = program.graph.call_function(
+                torch.ops.aten.clamp.default, (node.args[0], -bound, bound)
+            )
+        clamp.meta = dict(node.meta)
+        node.replace_all_uses_with(clamp)
         program.graph.erase_node(node)
 
 
@@ -322,5 +340,5 @@ def _is_dynamic(node: torch.fx.Node) -> bool:
 
 
 PROGRAM_REWRITES: Final = (
-    FoldedBatchNorms, FoldedConstants, PlainBroadcasts, StaticConvolutions,
+    FoldedBatchNorms, FoldedConstants, PlainBroadcasts, FixedClamps, StaticConvolutions,
 )  # fmt: skip

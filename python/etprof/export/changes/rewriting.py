@@ -20,6 +20,7 @@ from etprof.backends.rewrite import (
     GraphRewrite,
     ProgramRewrite,
     QuantizationRewrite,
+    find_constants,
     find_overload,
 )
 from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
@@ -418,10 +419,30 @@ def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.Expor
         and node.target.namespace in ("quantized_decomposed", "torchao")
     }
     _rename_folded(program)
+    _copy_in_order(program)
     folded: torch.export.ExportedProgram = upstream.constant_prop_pass(
         program, custom_skip_targets=quantized_targets
     )
+    _store_in_order(folded)
     return folded
+
+
+def _copy_in_order(program: torch.export.ExportedProgram) -> None:
+    """Has copies of constants be such that ExecuTorch's pass folds: it knows no memory formats."""
+    for node in find_constants(program):
+        if node.target is torch.ops.aten.clone.default:
+            node.target = torch.ops.aten.repeat.default
+            node.args, node.kwargs = (node.args[0], [1] * node.meta["val"].dim()), {}
+
+
+def _store_in_order(program: torch.export.ExportedProgram) -> None:
+    """Stores what was folded element after element: ExecuTorch reads a transposed one with the wrong shape."""
+    values = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
+    for node in program.graph.nodes:
+        constant = program.constants.get(values.get(node.name) or "")
+        if isinstance(constant, torch.Tensor) and not constant.is_contiguous():
+            program.constants[values[node.name]] = constant.contiguous()
+            node.meta["val"] = node.meta["val"].contiguous()
 
 
 def _rename_folded(program: torch.export.ExportedProgram) -> None:
