@@ -239,15 +239,13 @@ class PlainViews(GraphRewrite):
 
     name = "plain_views"
     changes = (
-        "select, unbind, split, a slice with steps and a roll become plain slices, squeeze and "
-        "unsqueeze reshapes; an expand, and a concatenation with nothing, is left out where it has "
+        "select, unbind, split and a roll become slices, squeeze and unsqueeze reshapes; an expand, and a concatenation with nothing, is left out where it has "
         "no effect; else an expand, as repetition and the nearest upsampling by whole numbers, is "
         "a product with ones"
     )
     legal = "the same elements"
     rests_on = (
-        "XNNPACK's partitioner takes slices without steps, reshape, concatenation and a product "
-        "that broadcasts"
+        "XNNPACK's partitioner takes slices, reshape, concatenation and a product that broadcasts"
     )
 
     @classmethod
@@ -265,7 +263,6 @@ class PlainViews(GraphRewrite):
             "aten.expand.default": cls._expand,
             "aten.cat.default": cls._concatenate,
             "aten.repeat_interleave.self_int": cls._repeat,
-            "aten.slice.Tensor": cls._step,
             "aten.roll.default": cls._roll,
             "aten.upsample_nearest2d.vec": cls._upsample,
         }
@@ -352,39 +349,6 @@ class PlainViews(GraphRewrite):
             repeated(rows, [*before, size, repeats, *after]), [*before, size * repeats, *after]
         )
 
-    @classmethod
-    def _step(
-        cls,
-        value: Tensor,
-        dim: int = 0,
-        start: int | None = None,
-        end: int | None = None,
-        step: int = 1,
-    ) -> Any:  # noqa: ANN401
-        numbers = (start or 0, end or 0, step)
-        is_known = is_static(value) and all(isinstance(number, int) for number in numbers)
-        if not is_known or step == 1 or value.dim() >= _MOST_AXES:
-            return NotImplemented
-        dim, length = dim % value.dim(), value.shape[dim]
-        taken = range(length)[slice(start, end, step)]
-        if not taken:
-            return NotImplemented
-        last = sliced(value, dim, taken[-1], taken[-1] + 1)
-        if len(taken) == 1:
-            return last
-        # Whole groups of `step` elements, of each the same one; the last may not reach the end.
-        before = max(0, taken.start + len(taken) * step - length)
-        first = taken.start - before
-        if first < 0:
-            return joined([cls._step(value, dim, taken.start, taken[-1], step), last], dim)
-        shape = list(value.shape)
-        groups = sliced(value, dim, first, first + len(taken) * step)
-        groups = reshaped(groups, [*shape[:dim], len(taken), step, *shape[dim + 1 :]])
-        return reshaped(
-            sliced(groups, dim + 1, before, before + 1),
-            [*shape[:dim], len(taken), *shape[dim + 1 :]],
-        )
-
     @staticmethod
     def _roll(value: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  # noqa: ANN401
         if not is_static(value) or not all(isinstance(shift, int) for shift in shifts):
@@ -419,6 +383,61 @@ class PlainViews(GraphRewrite):
         return reshaped(grown, [batch, channels, height * rows, width * columns])
 
 
+class PlainSteps(GraphRewrite):
+    """Slices with steps as slices of groups."""
+
+    name = "plain_steps"
+    changes = (
+        "a slice with steps, but one of the last dimension, becomes a slice of each group of as many "
+        "elements"
+    )
+    legal = "the same elements"
+    rests_on = (
+        "XNNPACK's partitioner takes slices without steps; its copies are slower than the portable "
+        "ones where single elements are copied, in the last dimension"
+    )
+
+    @classmethod
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
+        """Returns the slice of groups; others are left alone."""
+        return {"aten.slice.Tensor": cls._step}
+
+    @classmethod
+    def _step(
+        cls,
+        value: Tensor,
+        dim: int = 0,
+        start: int | None = None,
+        end: int | None = None,
+        step: int = 1,
+    ) -> Any:  # noqa: ANN401
+        numbers = (start or 0, end or 0, step)
+        is_known = is_static(value) and all(isinstance(number, int) for number in numbers)
+        if not is_known or step == 1 or value.dim() >= _MOST_AXES:
+            return NotImplemented
+        dim, length = dim % value.dim(), value.shape[dim]
+        if dim == value.dim() - 1:
+            return NotImplemented
+        taken = range(length)[slice(start, end, step)]
+        if not taken:
+            return NotImplemented
+        last = sliced(value, dim, taken[-1], taken[-1] + 1)
+        if len(taken) == 1:
+            return last
+        # Whole groups of `step` elements, of each the same one; the last may not reach the end.
+        before = max(0, taken.start + len(taken) * step - length)
+        first = taken.start - before
+        if first < 0:
+            return joined([cls._step(value, dim, taken.start, taken[-1], step), last], dim)
+        shape = list(value.shape)
+        groups = sliced(value, dim, first, first + len(taken) * step)
+        groups = reshaped(groups, [*shape[:dim], len(taken), step, *shape[dim + 1 :]])
+        return reshaped(
+            sliced(groups, dim + 1, before, before + 1),
+            [*shape[:dim], len(taken), *shape[dim + 1 :]],
+        )
+
+
 GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     HalfActivations,
     KeptDimensions,
@@ -428,6 +447,7 @@ GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     PlainAttention,
     PlainProducts,
     PlainViews,
+    PlainSteps,
     PlainRecurrences,
     ChannelWeights,
     ChannelScales,
