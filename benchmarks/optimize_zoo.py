@@ -4,8 +4,8 @@
         [--target emulator|local] [--budget TIME] [--into FILE]
 
 The models are the zoo's and transformers' architectures in small sizes with random weights, as
-precision_zoo.py has them; those whose package is not here are left out and told. Each search is
-`etprof optimize`; `--outdir` keeps what it found, and a second call goes on where the first stopped: a
+precision_zoo.py and library_nets.py have them; those whose package is not here are left out and told.
+Each search is `etprof optimize`; `--outdir` keeps what it found, and a second call goes on where the first stopped: a
 search that was ended is read, not made again, unless it lacks what `--target` would prove. With
 `--target emulator` shares are counted and the outputs of every SME mode are held to eager; with
 `--target local` programs are measured in turns. The table is Markdown: before → after of each figure,
@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import library_nets
 import precision_zoo
 
 from etprof.base.records import read_record
@@ -50,6 +51,8 @@ OTHERS: Final = (
     "mobilenet_v1", "segformer", "albert",
 )  # fmt: skip
 """Architectures beyond the zoo that are tried by default."""
+AS_LIBRARIES: Final = ("mpnet", *library_nets.NETS)
+"""As their libraries make them, tried in half precision."""
 COLUMNS: Final = (
     "model", "precision", "MACs on SME2", "delegate calls", "outside", "SNR against eager fp32",
     "planned memory", "size", "rewrites", "evidence", "goal",
@@ -100,6 +103,7 @@ GOALS: Final = {
     # Calls and operators of both methods together.
     ("decoder", "fp16"): Goal(0.99, 10, 28),
     ("decoder", "8da4w"): Goal(0.95),
+    **{(name, "fp16"): Goal(0.9, 2, 5) for name in AS_LIBRARIES},
 }
 
 
@@ -117,7 +121,11 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.outdir or Path(temporary)
-        for model in arguments.models or [*precision_zoo.find_loadable(), *OTHERS]:
+        for model in arguments.models or [
+            *precision_zoo.find_loadable(),
+            *OTHERS,
+            *library_nets.NETS,
+        ]:
             for precision in arguments.precisions:
                 row, is_reached = _row(model, precision, folder, arguments)
                 print(f"| {' | '.join(row.cells)} |", flush=True)
@@ -160,7 +168,7 @@ def _row(
 ) -> tuple[Row, bool]:
     """Searches one model in one precision; returns its row, and whether it is as it should be."""
     place = folder / f"{model}_{precision}"
-    subject = precision_zoo.model_of(model)
+    subject = library_nets.model_of(model) or precision_zoo.model_of(model)
     found = _find_ended(subject, precision, place, arguments.target)
     if found is None:
         words = ["--dtype", precision, "--outdir", str(place)]

@@ -35,7 +35,10 @@ from etprof.run.accuracy import Verdict
 from etprof.run.delegation import GraphOperator, PlannedTensor
 from etprof.statistics.launch_ratio import flipped_intervals
 from etprof.tables import comparisons
-from etprof.views.formats import perfetto
+from etprof.tables.table import Column, Table
+from etprof.views import charts
+from etprof.views.cells import ShownColumn
+from etprof.views.formats import html, perfetto
 from etprof.views.trace import Counter, Slice, TraceProcess
 
 if TYPE_CHECKING:
@@ -193,6 +196,58 @@ def test_a_text_s_verdict_has_its_own_reason(answer: Any, expected: str) -> None
     assert comparisons._reason(verdict) == expected
     equal = Verdict(question="lowering", answer="passed", where="", reason="")
     assert comparisons._reason(equal) == "no error: the outputs are equal"
+
+
+def runs_of(*rows: tuple[Any, ...], columns: str) -> Table:
+    """A table of runs to draw: number, run, kind, whether it is on the front, and these figures."""
+    units = {"latency_ns": "ns", "sme_share": "fraction", "snr_db": "dB", "size_bytes": "bytes"}
+    declared = [Column(name, "string") for name in ("number", "run", "kind", "is_unbeaten")]
+    declared += [Column(name, "float64", units[name]) for name in columns.split()]
+    return Table("front", tuple(declared), rows=tuple(rows))
+
+
+def test_runs_are_drawn_by_latency_and_likeness() -> None:
+    view = charts.front_of(
+        runs_of(
+            (1, "slow", "fp32", False, 4e6, 60.0, 400.0),
+            (2, "fast", "fp16", True, 1e6, 20.0, 100.0),
+            (3, "unknown", "fp16", False, None, 20.0, 100.0),
+            columns="latency_ns snr_db size_bytes",
+        )
+    )
+    assert view is not None
+    dots = [(dot["number"], dot["left"], dot["bottom"], dot["size"]) for dot in view["dots"]]
+    assert [(n, float(left), float(up), size) for n, left, up, size in dots] == [
+        (1, 100.0, 100.0, 3.0), (2, 25.0, 0.0, 2.3),
+    ]  # fmt: skip
+    assert view["left_out"] == 1
+    assert [dot["is_on_front"] for dot in view["dots"]] == [False, True]
+    assert view["across"][1:] == ["0 ns", "4.00 ms"]
+    assert view["up"][1:] == ["20.0 dB", "60.0 dB"]
+
+
+def test_without_likeness_the_smaller_program_is_above() -> None:
+    view = charts.front_of(
+        runs_of(
+            (1, "large", "fp32", True, None, 0.5, None, 400.0),
+            (2, "small", "int8", True, None, 1.0, None, 100.0),
+            columns="latency_ns sme_share snr_db size_bytes",
+        )
+    )
+    assert view is not None
+    places = [(float(dot["left"]), float(dot["bottom"])) for dot in view["dots"]]
+    assert places == [(50.0, 0.0), (100.0, 75.0)]
+
+
+@pytest.mark.parametrize(
+    ("names", "levels"),
+    [(("name", "kernels"), [0, 1]), (("name", "mean_ns", "kernels"), [0, 0, 2])],
+)
+def test_what_was_proven_is_seen_where_nothing_was_timed(
+    names: tuple[str, ...], levels: list[int]
+) -> None:
+    columns = [ShownColumn(Column(name, "string", visibility="page"), name) for name in names]
+    assert html._levels(columns, 0) == levels
 
 
 class Untraceable(nn.Module):
