@@ -161,11 +161,17 @@ def seconds(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """A time above 0 s, up to a month, in seconds: `90`, `90s`, `10min` or `2h`."""
-    for unit, factor in (("min", 60), ("s", 1), ("h", 3600)):
+    """A time above 0 s, up to a month, in seconds: `90`, `90s`, `10min`, `10m` or `2h`."""
+    for unit, factor in (("min", 60), ("m", 60), ("s", 1), ("h", 3600)):
         if text.endswith(unit):
-            return seconds(str(_number(text.removesuffix(unit)) * factor))
-    return seconds(text)
+            return _in_seconds(text, _number(text.removesuffix(unit)) * factor)
+    return _in_seconds(text, _number(text))
+
+
+def _in_seconds(text: str, value: float) -> float:
+    if math.isnan(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 10min or 2h")
+    return seconds(str(value))
 
 
 def fraction(text: str) -> float:
