@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from etprof.etrecord import graph
@@ -150,6 +150,7 @@ def test_all_arithmetic_passes(text: str) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
+@example("0<\r0")
 @given(st.one_of(st.text(max_size=40), st.lists(CODE, max_size=20).map("".join)))
 def test_what_passes_has_only_numbers_symbols_and_arithmetic(text: str) -> None:
     """S1: a text that gets through has no sign of Python's in it, and calls nothing unknown."""

@@ -30,7 +30,7 @@ MAX_DIGITS: Final = 10_000
 _SYMBOL_DIGITS: Final = 19
 """A symbol stands for a size, which has 63 bits."""
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>(?:0|[1-9]\d*)(?:\.\d*)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|//|[<>=!]=|[-+*/%<>()&|~,]))",
+    r"[ \t]*(?:(?P<number>(?:0|[1-9]\d*)(?:\.\d*)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|//|[<>=!]=|[-+*/%<>()&|~,]))",
     re.ASCII,
 )
 _END: Final = ("", "")
@@ -68,7 +68,8 @@ def check_expression(text: str) -> None:
 def _split(text: str) -> list[tuple[str, str]]:
     """Returns the kind and text of each token."""
     tokens, position = [], 0
-    stripped = text.rstrip(" \t\n\r\f\v")  # as the ASCII pattern: no other white space
+    # As the pattern: to Python, the end of a line ends what is outside parentheses.
+    stripped = text.rstrip(" \t")
     while position < len(stripped):
         token = _TOKEN.match(stripped, position)
         if token is None:
