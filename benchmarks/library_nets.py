@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import torch
+from precision_zoo import First
 from torch import nn
 
 _TOKENS, _FEATURES = "tokens", "features"
@@ -55,19 +56,6 @@ class LibraryNet:
             else torch.randn(shape, generator=generator)
             for shape, kind in self.inputs
         )
-
-
-class First(nn.Module):
-    """A network that returns its first output alone."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Maps an image or a signal to the first output."""
-        output: torch.Tensor = self.network(x, return_dict=False)[0]
-        return output
 
 
 class Pair(nn.Module):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+
+MOST_AXES: Final = 6
+"""Of a tensor: XNN_MAX_TENSOR_DIMS in XNNPACK's include/xnnpack.h."""
 
 
 def aten_operators() -> Any:  # noqa: ANN401 - PyTorch's operators

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.backend import Exporter
+from etprof.backends.xnnpack.aten_forms import MOST_AXES
 from etprof.backends.xnnpack.graph import aten_name, map_nodes, read_xnnpack_graph, traced_name
 from etprof.backends.xnnpack.graph_rewrites import GRAPH_REWRITES
 from etprof.backends.xnnpack.lowering_rewrites import (
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
     from etprof.backends.rewrite import Rewrite
 
-MOST_AXES: Final = 6
-"""Of a tensor: XNN_MAX_TENSOR_DIMS in XNNPACK's include/xnnpack.h."""
 _TAKE_BF16: Final = frozenset(
     [
         "Abs",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.rewrite import GraphRewrite
 from etprof.backends.xnnpack.aten_forms import (
+    MOST_AXES,
     aten_operators,
     is_half,
     is_static,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_MOST_AXES: Final = 6
-"""Of a tensor in the delegate, XNN_MAX_TENSOR_DIMS; a slice with steps takes one more."""
 _LEAST_HALF = -6e4
 """Takes part in no softmax, and is finite in half precision, whose largest value is 65504."""
 
@@ -239,9 +238,9 @@ class PlainViews(GraphRewrite):
 
     name = "plain_views"
     changes = (
-        "select, unbind, split and a roll become slices, squeeze and unsqueeze reshapes; an expand, and a concatenation with nothing, is left out where it has "
-        "no effect; else an expand, as repetition and the nearest upsampling by whole numbers, is "
-        "a product with ones"
+        "select, unbind, split and a roll become slices, squeeze and unsqueeze reshapes; an expand, "
+        "and a concatenation with nothing, is left out where it has no effect; else an expand, as "
+        "repetition and the nearest upsampling by whole numbers, is a product with ones"
     )
     legal = "the same elements"
     rests_on = (
@@ -413,7 +412,7 @@ class PlainSteps(GraphRewrite):
     ) -> Any:  # noqa: ANN401
         numbers = (start or 0, end or 0, step)
         is_known = is_static(value) and all(isinstance(number, int) for number in numbers)
-        if not is_known or step == 1 or value.dim() >= _MOST_AXES:
+        if not is_known or step == 1 or value.dim() >= MOST_AXES:
             return NotImplemented
         dim, length = dim % value.dim(), value.shape[dim]
         if dim == value.dim() - 1:
@@ -424,7 +423,8 @@ class PlainSteps(GraphRewrite):
         last = sliced(value, dim, taken[-1], taken[-1] + 1)
         if len(taken) == 1:
             return last
-        # Whole groups of `step` elements, of each the same one; the last may not reach the end.
+        # Whole groups of `step` elements, of each the same one, in one axis more; the last may not
+        # reach the end.
         before = max(0, taken.start + len(taken) * step - length)
         first = taken.start - before
         if first < 0:

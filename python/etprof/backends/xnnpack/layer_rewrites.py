@@ -57,18 +57,16 @@ class KeptDimensions(GraphRewrite):
         if not is_static(value) or dtype not in (None, value.dtype) or not dim:
             return NotImplemented
         dims = sorted(axis % value.dim() for axis in dim)
-        if value.dim() == 4 and dims == [2, 3] and not keepdim:
+        if value.dim() == _IMAGE_DIMENSIONS and dims == [2, 3]:
+            if keepdim:
+                return NotImplemented
             mean = aten_operators().mean.dim(value, [2, 3], keepdim=True)
             return reshaped(mean, value.shape[:2])
         left_axes = [axis for axis in range(value.dim()) if axis not in dims]
-        is_taken = keepdim and value.dim() == _IMAGE_DIMENSIONS and dims == [2, 3]
-        if is_taken or not left_axes or not value.dtype.is_floating_point:
+        if not left_axes or not value.dtype.is_floating_point:
             return NotImplemented
-        rows = (
-            value
-            if [*left_axes, *dims] == sorted(dims + left_axes)
-            else value.permute(*left_axes, *dims)
-        )
+        order = [*left_axes, *dims]
+        rows = value if order == sorted(order) else value.permute(order)
         kept = [value.shape[axis] for axis in left_axes]
         rows = reshaped(rows, [*kept, math.prod(value.shape[axis] for axis in dims)])
         # A sum of halves would lose what a sum of floats keeps.
@@ -160,8 +158,8 @@ class SpelledNorms(GraphRewrite):
     name = "spelled_norms"
     precedes_quantization = False
     changes = (
-        "a layer, RMS, group or instance norm becomes differences, products and a reciprocal root in float32, its "
-        "means products with a constant row of 1/n"
+        "a layer, RMS, group or instance norm becomes differences, products and a reciprocal root "
+        "in float32, its means products with a constant row of 1/n"
     )
     legal = "the norm's definition, with sums in float32: nearer to eager than a sum of halves"
     rests_on = (
@@ -194,7 +192,9 @@ class SpelledNorms(GraphRewrite):
             return NotImplemented
         rows = cls._as_rows(value, normalized_shape)
         centred = rows - row_mean(rows)
-        return cls._scaled(value, centred, centred, weight, bias, eps)
+        width = [math.prod(normalized_shape)]
+        scaled = _scaled(_over_root(centred, centred, eps), weight, bias, width)
+        return reshaped(scaled.to(value.dtype), value.shape)
 
     @classmethod
     def _rms_norm(
@@ -211,7 +211,9 @@ class SpelledNorms(GraphRewrite):
         rows = cls._as_rows(value, normalized_shape)
         # PyTorch's default is the spacing of the type that it computes in.
         epsilon = torch.finfo(rows.dtype).eps if eps is None else eps
-        return cls._scaled(value, rows, rows, weight, None, epsilon)
+        width = [math.prod(normalized_shape)]
+        scaled = _scaled(_over_root(rows, rows, epsilon), weight, None, width)
+        return reshaped(scaled.to(value.dtype), value.shape)
 
     @classmethod
     def _group_norm(  # noqa: PLR0913, PLR0917 - ATen's
@@ -230,13 +232,9 @@ class SpelledNorms(GraphRewrite):
         spread = math.prod(value.shape[2:])
         rows = reshaped(value, [batch, num_groups, channels // num_groups * spread]).float()
         centred = rows - row_mean(rows)
-        normal = centred * aten_operators().rsqrt.default(row_mean(centred * centred) + eps)
-        normal = reshaped(normal, [batch, channels, spread])
-        if weight is not None:
-            normal = normal * reshaped(weight, [channels, 1]).float()
-        if bias is not None:
-            normal = normal + reshaped(bias, [channels, 1]).float()
-        return reshaped(normal.to(value.dtype), value.shape)
+        normal = reshaped(_over_root(centred, centred, eps), [batch, channels, spread])
+        scaled = _scaled(normal, weight, bias, [channels, 1])
+        return reshaped(scaled.to(value.dtype), value.shape)
 
     @classmethod
     def _instance_norm(  # noqa: PLR0913, PLR0917 - ATen's
@@ -265,18 +263,17 @@ class SpelledNorms(GraphRewrite):
             leading = [leading[0], leading[1] * leading[2]]
         return reshaped(value, [*leading, math.prod(normalized_shape)]).float()
 
-    @staticmethod
-    def _scaled(  # noqa: PLR0913, PLR0917
-        value: Tensor,
-        rows: Tensor,
-        spread: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        eps: float,
-    ) -> Tensor:
-        normal = rows * aten_operators().rsqrt.default(row_mean(spread * spread) + eps)
-        if weight is not None:
-            normal = normal * reshaped(weight, [weight.numel()]).float()
-        if bias is not None:
-            normal = normal + reshaped(bias, [bias.numel()]).float()
-        return reshaped(normal.to(value.dtype), value.shape)
+
+def _over_root(rows: Tensor, spread: Tensor, eps: float) -> Tensor:
+    """Returns rows over the root of the mean square of `spread`, of the same shape."""
+    root: Tensor = aten_operators().rsqrt.default(row_mean(spread * spread) + eps)
+    return rows * root
+
+
+def _scaled(
+    normal: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]
+) -> Tensor:
+    """Returns it times the weight and with the bias added, each in `shape` and in float32."""
+    if weight is not None:
+        normal = normal * reshaped(weight, shape).float()
+    return normal if bias is None else normal + reshaped(bias, shape).float()

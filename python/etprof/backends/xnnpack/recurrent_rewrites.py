@@ -171,35 +171,17 @@ class PlainRecurrences(GraphRewrite):
     def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the layers step by step; packed sequences and dropout in training are left alone."""
         return {
-            "aten.lstm.input": cls._lstm,
-            "aten.gru.input": cls._of_one_state(_step_gru),
-            "aten.rnn_tanh.input": cls._of_one_state(_step_tanh),
-            "aten.rnn_relu.input": cls._of_one_state(_step_relu),
+            "aten.lstm.input": cls._unrolled(_step_lstm),
+            "aten.gru.input": cls._unrolled(_step_gru),
+            "aten.rnn_tanh.input": cls._unrolled(_step_tanh),
+            "aten.rnn_relu.input": cls._unrolled(_step_relu),
         }
 
     @staticmethod
-    def _lstm(  # noqa: PLR0913, PLR0917 - ATen's
-        value: Tensor,
-        hx: Sequence[Tensor],
-        params: Sequence[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> Any:  # noqa: ANN401
-        if not is_static_float(value, *hx) or (train and dropout):
-            return NotImplemented
-        sequence = _Sequence(num_layers, 2 if bidirectional else 1, int(batch_first))
-        weights = _split_weights(params, has_biases, sequence.layers * sequence.directions)
-        return _run(_step_lstm, value, hx, weights, sequence)
-
-    @staticmethod
-    def _of_one_state(step: _Step) -> Callable[..., Any]:
+    def _unrolled(step: _Step) -> Callable[..., Any]:
         def run(  # noqa: PLR0913, PLR0917 - ATen's
             value: Tensor,
-            hx: Tensor,
+            hx: Tensor | Sequence[Tensor],
             params: Sequence[Tensor],
             has_biases: bool,
             num_layers: int,
@@ -208,10 +190,12 @@ class PlainRecurrences(GraphRewrite):
             bidirectional: bool,
             batch_first: bool,
         ) -> Any:  # noqa: ANN401
-            if not is_static_float(value, hx) or (train and dropout):
+            # An LSTM has two states, the others one.
+            states: Sequence[Any] = hx if isinstance(hx, list | tuple) else [hx]
+            if not is_static_float(value, *states) or (train and dropout):
                 return NotImplemented
             sequence = _Sequence(num_layers, 2 if bidirectional else 1, int(batch_first))
             weights = _split_weights(params, has_biases, sequence.layers * sequence.directions)
-            return _run(step, value, [hx], weights, sequence)
+            return _run(step, value, states, weights, sequence)
 
         return run
