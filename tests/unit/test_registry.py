@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -103,6 +104,45 @@ def test_code_that_was_edited_is_imported_again(tmp_path: Path) -> None:
     assert [getattr(kind, "size", None) for kind in loaded] == [1, 22]
     # AND what was not edited is one class
     assert registry.find_model(f"{model}:Net").load_class() is loaded[-1]
+
+
+_STUDY = """
+import sys
+import installed
+import net
+from pathlib import Path
+from etprof.model_registry import registry
+
+kept = [sys.modules[name] for name in ("__main__", "installed", "etprof")]
+mine = net
+first = registry.find_model("net.py:Tiny").load_class()
+assert sys.modules["net"] is mine, "imported by the script, before there was a model"
+Path("width.py").write_text("WIDTH = 44\\n")
+second = registry.find_model("net.py:Tiny").load_class()
+assert [sys.modules.get(name) for name in ("__main__", "installed", "etprof")] == kept
+print(first.width, second.width)
+"""
+
+
+@pytest.mark.parametrize("folder", ["env/lib/site-packages", "own environment/lib"])
+def test_a_script_beside_its_model_keeps_what_it_runs_with(tmp_path: Path, folder: str) -> None:
+    """A virtual environment inside the project was thrown away too: `bad call flags` in torch."""
+    packages = tmp_path / folder
+    packages.mkdir(parents=True)
+    (packages / "installed.py").write_text("")
+    (tmp_path / "width.py").write_text("WIDTH = 3\n")
+    text = f"from width import WIDTH\n{textwrap.dedent(MODEL)}    width = WIDTH\n"
+    (tmp_path / "net.py").write_text(text)
+    prefix = (
+        f"import sys; sys.path.insert(0, {str(packages)!r}); sys.prefix = {str(packages.parent)!r}"
+    )
+    (tmp_path / "study.py").write_text(f"{prefix}\n{_STUDY}")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "study.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3 44\n", "")
 
 
 def test_the_hash_of_a_models_code_follows_every_file_it_may_import(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.compare.comparison import check_outputs
+from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_run
-from etprof.analysis.validity import FALSE_VERDICTS, Validity, ValidityCheck, check_validity
+from etprof.analysis.validity import FALSE_VERDICTS, Validity, ValidityCheck
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.load import Run
@@ -25,8 +25,7 @@ from tests.world.sim_target import SimTarget
 from tests.world.spec import plain
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+def measured(tmp_path: Path, blocks: int) -> Path:
     model = tmp_path / "m.pte"
     model.write_bytes(b"program")
     run = tmp_path / "run"
@@ -39,7 +38,7 @@ def run(tmp_path: Path) -> Path:
                 Experiment(name="off", sme="off", iterations=20),
                 Experiment(name="on", sme="sme2", iterations=20),
             ],
-            Settings(blocks=6),
+            Settings(blocks=blocks),
             SimTarget(plain()),
         ),
         progress=lambda *_: None,
@@ -47,6 +46,11 @@ def run(tmp_path: Path) -> Path:
     for side in ("off", "on"):
         write_output(run, side, np.arange(10, dtype=np.float32))
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return measured(tmp_path, 6)
 
 
 def write_output(run: Path, side: str, values: np.ndarray[Any, Any]) -> None:
@@ -66,7 +70,9 @@ def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 
 def validity(run: Path) -> Validity:
     off, on = sides_of(analyze_run(Run.load(run)))
-    return check_validity(off, on, check_outputs(off, on))
+    times = compare_sides(off, on).times
+    assert times is not None
+    return times.validity
 
 
 def state(run: Path, name: str) -> str:
@@ -120,6 +126,27 @@ def test_a_verdict_whose_validity_fails_says_one_thing(run: Path) -> None:
     ) in told
     for word in ("questionable", "not met", "valid"):
         assert word not in told
+
+
+@pytest.mark.parametrize(("slowdown", "is_opposite"), [(1.55, True), (1.2, False)])
+def test_a_verdict_whose_medians_point_the_other_way_is_questionable(
+    tmp_path: Path, slowdown: float, is_opposite: bool
+) -> None:
+    """A machine that became slower halfway: "faster 1.24x", where the medians say 0.94x."""
+
+    def slow_down(document: dict[str, Any]) -> None:
+        # Between the launches of one block, so that one side has more launches of the fast half.
+        for side, latency_ns, fast_blocks in (("off", 1_000_000, 7), ("on", 800_000, 6)):
+            for number, block in enumerate(document["experiments"][side]["blocks"]):
+                factor = 1 if number < fast_blocks else slowdown
+                block["latency_ns"] = [round(latency_ns * factor)] * 20
+
+    run = measured(tmp_path, 12)
+    change(run / "metrics.json", slow_down)
+    told = " ".join(brief_text(run).split())
+    assert ("questionable" in told) is is_opposite
+    assert ("medians 0.98" in told) is is_opposite
+    assert ("faster" in told) is not is_opposite
 
 
 @pytest.mark.parametrize(("slow_ns", "is_biased"), [(4_000_000, True), (0, False)])

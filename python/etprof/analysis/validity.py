@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparability import Side
     from etprof.analysis.output_check import OutputCheck
+    from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.run.directory import BlockMetrics
     from etprof.run.manifest import LaunchRecord
     from etprof.run.runner_result import Conditions, RunnerResult
@@ -54,6 +55,7 @@ _MOST_BIAS: Final = 1.1
 some ms is in most inferences of a program that takes as long, and in few of a short one's."""
 _OBJECTIONS: Final = {
     "balanced order": "one side came first more often",
+    "one direction": "the machine's speed changed during the run",
     WARM_UP: "latencies had not settled after the warm-up",
     _UNDISTURBED: "other processes used the CPU during the run",
     "fine clock": "an inference is too short for the clock",
@@ -129,13 +131,19 @@ class Validity:
         return tuple(check.name for check in self.checks if check.state == "unknown")
 
 
-def check_validity(baseline: Side, candidate: Side, outputs: Sequence[OutputCheck]) -> Validity:
-    """Checks order, warm-up, frequency, throttling, builds and outputs of two experiments."""
+def check_validity(
+    baseline: Side, candidate: Side, outputs: Sequence[OutputCheck], steady: LedgerEntry | None
+) -> Validity:
+    """Checks order, warm-up, frequency, throttling, builds and outputs of two experiments.
+
+    `steady` is the ledger's entry of the steady latency, with the verdict's speedup.
+    """
     launches = _timing_launches(baseline, candidate)
     results = [side.experiment.loaded.result for side in (baseline, candidate)]
     return Validity(
         (
             _check_order(launches, baseline.experiment.name),
+            _check_direction(steady),
             _check_warmup((baseline, candidate)),
             _check_interruptions((baseline, candidate)),
             _check_clock((baseline, candidate)),
@@ -172,6 +180,23 @@ def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> ValidityChe
     count = sum(experiment == baseline for experiment in first.values())
     detail = f"baseline first in {count} of {len(first)} blocks"
     return ValidityCheck(name, "passed" if is_balanced(count, len(first)) else "failed", detail)
+
+
+def _check_direction(steady: LedgerEntry | None) -> ValidityCheck:
+    """A verdict and the medians of both sides must not point in opposite directions."""
+    name = "one direction"
+    effect = steady.effect if steady is not None else None
+    if steady is None or effect is None or not steady.baseline or not steady.candidate:
+        return ValidityCheck(name, "unknown", "no latencies to compare")
+    medians = steady.baseline / steady.candidate
+    detail = f"pairs of launches {format_ratio(effect.speed_up)}, medians {format_ratio(medians)}"
+    is_opposite = {"faster": medians < 1, "slower": medians > 1}.get(effect.verdict, False)
+    return ValidityCheck(
+        name,
+        "failed" if is_opposite else "passed",
+        detail,
+        f"{_OBJECTIONS[name]}: {detail}" if is_opposite else "",
+    )
 
 
 def _check_warmup(sides: Sequence[Side]) -> ValidityCheck:

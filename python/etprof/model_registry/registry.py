@@ -33,6 +33,8 @@ PATH_VARIABLE = "ETPROF_MODEL_PATH"
 FOLDER_PACKAGE = "etprof_model_folder_"
 """How the packages begin that folders of models are imported as; the folder's path follows."""
 _DIGEST = "__etprof_digest__"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders into which packages are installed."""
 """Attribute of such a package: a SHA-256 of the files that its modules were imported from."""
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
@@ -276,15 +278,17 @@ def _import_file(file: Path) -> ModuleType:
         return importlib.import_module(f"etprof.models.{folder.name}.{file.stem}")
     package_name = f"{FOLDER_PACKAGE}{folder.as_posix().encode().hex()}"
     digest = _hash_python_files(folder)
-    if getattr(sys.modules.get(package_name), _DIGEST, None) != digest:
+    previous = sys.modules.get(package_name)
+    if getattr(previous, _DIGEST, None) != digest:
         spec = importlib.util.spec_from_loader(package_name, loader=None, is_package=True)
         package = importlib.util.module_from_spec(cast("importlib.machinery.ModuleSpec", spec))
         package.__path__ = [str(folder)]
         setattr(package, _DIGEST, digest)
         for name in [n for n in sys.modules if n.startswith(f"{package_name}.")]:
             del sys.modules[name]
-        if str(folder) in sys.path:
-            for name in [n for n, m in sys.modules.items() if _is_in(folder, m)]:
+        # What a script imported itself before its first model is not older than the model.
+        if previous is not None and str(folder) in sys.path:
+            for name in [n for n, m in sys.modules.items() if _is_code_of(folder, n, m)]:
                 del sys.modules[name]
         importlib.invalidate_caches()
         sys.modules[package_name] = package
@@ -299,10 +303,21 @@ def _import_file(file: Path) -> ModuleType:
     return importlib.import_module(f"{package_name}.{file.stem}")
 
 
-def _is_in(folder: Path, module: ModuleType) -> bool:
-    """Whether a module was imported from a folder, or from one in it."""
+def _is_code_of(folder: Path, name: str, module: ModuleType) -> bool:
+    """Whether a module is somebody's code in a folder, which may have been edited.
+
+    Neither is the script that runs, nor what an environment inside the folder has installed: torch
+    cannot be imported twice.
+    """
     origin = getattr(module, "__file__", None)
-    return isinstance(origin, str) and Path(origin).is_relative_to(folder)
+    if name == "__main__" or name.partition(".")[0] == "etprof" or not isinstance(origin, str):
+        return False
+    file = Path(origin)
+    if not file.is_relative_to(folder) or _INSTALLED & {*file.relative_to(folder).parts}:
+        return False
+    prefixes = {Path(sys.prefix), Path(sys.base_prefix)}
+    environments = [prefix for prefix in prefixes if folder in prefix.parents]
+    return not any(file.is_relative_to(prefix) for prefix in environments)
 
 
 def _hash_python_files(folder: Path, *further_folders: Path) -> str:

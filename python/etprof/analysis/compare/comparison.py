@@ -322,12 +322,11 @@ def _compare_times(
             alternate = took_turns(baseline.moments, candidate.moments)
             runs = SeparateRuns(baseline.timed, candidate.timed, run_spreads, alternate)
             ledger = build_ledger_of_runs(runs, margin=margin)
+    steady = next((entry for entry in ledger if entry.label == STEADY_ENTRY), None)
     in_doubt = old.is_in_doubt or new.is_in_doubt
     accelerated = find_accelerated(old, new, aligned)
     return ComparedTimes(
-        latency=next(
-            (quantity.effect for quantity in ledger if quantity.label == STEADY_ENTRY), None
-        ),
+        latency=steady.effect if steady is not None else None,
         ledger=ledger,
         categories=_changes(category_times(old.split), category_times(new.split), in_turns, margin),
         classes=_changes(class_times(old.split), class_times(new.split), in_turns, margin),
@@ -342,7 +341,7 @@ def _compare_times(
             in_turns,
         ),
         amdahl=None if in_doubt else build_amdahl_panel((old, before), (new, after), accelerated),
-        validity=check_validity(baseline, candidate, outputs),
+        validity=check_validity(baseline, candidate, outputs, steady),
     )
 
 
