@@ -210,7 +210,7 @@ def _in_order(sections: Iterable[Section]) -> list[Section]:
     """Puts where the time goes first, then what proves it; all else is folded."""
     ranks = {anchor: rank for rank, anchor in enumerate((*_WHERE, *_EVIDENCE))}
     ordered = sorted(sections, key=lambda section: ranks.get(section.anchor, len(ranks)))
-    return [replace(each, is_folded=each.anchor not in ranks) for each in ordered]
+    return [replace(section, is_folded=section.anchor not in ranks) for section in ordered]
 
 
 def _generation_sections(assessment: Assessment) -> Iterator[Section]:

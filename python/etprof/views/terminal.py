@@ -62,7 +62,7 @@ def render_report(assessment: Assessment, *, top: int, cuts_all: bool = False) -
     elif not report.doubt:
         checks = "; ".join(report.silent) or "none"
         renderables.append(folded_text(f"No findings. Checks: {checks}"))
-    renderables += [folded_text(_describe(each)) for each in assessment.run.experiments]
+    renderables += [folded_text(_describe(experiment)) for experiment in assessment.run.experiments]
     renderables += terminal_sections(report.sections, top=top, cuts_all=cuts_all)
     notes = (folded_text(f"Note: {note}", style="yellow") for note in report.notes)
     return Group(*renderables, *notes)
