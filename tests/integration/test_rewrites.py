@@ -130,6 +130,7 @@ APPLIES = {
     "spelled_norms instance": (
         nn.InstanceNorm2d(8, affine=True), (halves(1, 8, 4, 4).float(),), 1, 3, 0,
     ),
+    "last_softmaxes": (Call(lambda x: x.softmax(1)), (halves(2, 3, 8),), 1, 1, 0),
     "plain_steps odd": (Call(lambda x: x[1::2] * 2.0), (halves(7, 3).float(),), 1, 1, 0),
     "plain_views roll": (
         Call(lambda x: x.roll((1, -2), (1, 2)) * 2.0), (halves(1, 4, 8).float(),), 1, 8, 0,
@@ -153,6 +154,7 @@ LEFT_ALONE = {
     "half_activations": (Call(nn.GELU()), (halves(1, 4, 64).float(),)),
     "kept_dimensions": (Call(lambda x: x.mean((2, 3), keepdim=True)), (halves(1, 4, 6, 6),)),
     "plain_steps": (Call(lambda x: x[..., ::2] * 2.0), (halves(3, 8).float(),)),
+    "last_softmaxes": (Call(lambda x: x.softmax(-1)), (halves(2, 3, 8),)),
     "plain_pools": (nn.AdaptiveAvgPool2d(1), (halves(1, 4, 6, 6),)),
     "plain_recurrences": (nn.LSTMCell(8, 6), (halves(1, 8).float(),)),
     "plain_attention": attention(1, 2, 8, 16, dropout_p=0.5),

@@ -22,7 +22,7 @@ from tests.unit.test_findings import (
 )
 from tests.unit.test_findings_hold import at_threads, counted, gains, products
 from tests.unit.test_output_findings import with_outputs
-from tests.unit.test_work_findings import cut_apart, packed_left, packed_right
+from tests.unit.test_work_findings import cut_apart, needless, packed_left, packed_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +113,7 @@ OTHERS = {
     "F22": Case(of(packed_right("Fully Connected (NC, PF16) GEMM #1")),
                 of(packed_right("Batch Matrix Multiply (NC, PF16) GEMM #1"))),
     "F23": Case(of(cut_apart(crossing=25)), of(cut_apart(crossing=24))),
+    "F24": Case(of(needless(5)), of(needless(4))),
 }  # fmt: skip
 """Those that need more than one described run, or another file beside it."""
 ALL = {name: Case(of(right), of(near)) for name, (right, near) in CASES.items()} | OTHERS

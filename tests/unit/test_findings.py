@@ -270,7 +270,7 @@ def pairs_exported(folder: Path, between: str | None, **manifest: object) -> str
 
 def test_the_rewrite_that_merges_transposes_is_offered_where_it_does_it(tmp_path: Path) -> None:
     command = "`etprof export known --dtype fp16 --rewrite merged_transposes` does it for 1 of 1"
-    assert pairs_exported(tmp_path / "near", None).endswith(f"; {command}")
+    assert pairs_exported(tmp_path / "near", None).endswith(f": {command}")
     # It follows transposes in a row only, and what it left in place it will leave again.
     assert "--rewrite" not in pairs_exported(tmp_path / "far", "Hardswish")
     applied = [{"name": "merged_transposes", "operators": 1}]

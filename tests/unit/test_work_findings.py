@@ -1,4 +1,4 @@
-"""F21 to F23: packing, weights packed again, and bytes that cross delegates, each at its edge."""
+"""F21 to F24: packing, weights packed again, bytes that cross delegates, needless work, at their edges."""
 
 from __future__ import annotations
 
@@ -83,6 +83,45 @@ def test_small_packing_beside_large_products_is_none(tmp_path: Path) -> None:
     )
     small: tuple[str, Sized] = (LINEAR, {LEFT: (32, 64, 32), MOPA: (32, 32, 64)})
     assert "F21" not in fired(insight(tmp_path / "a", sized(small, large)))
+
+
+def needless(share: int, rewrite: str = "shared_results") -> Run:
+    """A convolution that takes `share` of 100 us, of which the export says that a rewrite spares it."""
+    operators = [
+        traced("a", "x.default", "aten.conv2d.default", delegate=0),
+        traced("b", "x.default", "aten.conv2d.default", delegate=0, rewrites=[rewrite]),
+    ]
+    ops = [Op("Convolution (NHWC, F32) IGEMM #1", 100 - share),
+           Op("Convolution (NHWC, F32) IGEMM #2", share)]  # fmt: skip
+    return described(one(ops), operators, node("Conv2d", "a"), node("Conv2d", "b"))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "text"),
+    [
+        ("shared_results", "1 operator computed again what was computed before"),
+        ("early_selects", "1 operator on rows of which some are cut away"),
+    ],
+)
+def test_needless_work_is_named_with_what_leaves_it_out(
+    tmp_path: Path, rewrite: str, text: str
+) -> None:
+    finding = fired(insight(tmp_path / "r", needless(30, rewrite)))["F24"]
+    assert finding.severity == "high"
+    assert finding.summary.startswith(f"{text}: 30.0 µs")
+    assert f"--rewrite {rewrite}` leaves it out" in finding.action
+    # Nothing of it is outside the delegate.
+    assert "F5" not in fired(insight(tmp_path / "again", needless(30, rewrite)))
+
+
+def test_less_work_is_not_what_takes_an_operator_into_the_delegate(tmp_path: Path) -> None:
+    outside = traced("b", "aten.x.out", "aten.x.default", instruction=1, rewrites=["early_selects"])
+    ops = [Op("Convolution (NHWC, F32) IGEMM #1", 70), Op("native_call_x.out", 30, 1)]
+    run = described(
+        one(ops), [traced("a", "x.default", "aten.conv2d.default", delegate=0), outside],
+        node("Conv2d", "a"),
+    )  # fmt: skip
+    assert "--rewrite" not in fired(insight(tmp_path / "r", run))["F5"].action
 
 
 @pytest.mark.parametrize("rule", ["F21", "F22"])

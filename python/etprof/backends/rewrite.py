@@ -104,6 +104,12 @@ class ProgramRewrite(Rewrite):
         """Returns the operators that it would change or take out; changes nothing."""
 
     @classmethod
+    def find_reached(cls, nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
+        """Returns what the delegate takes because those places are changed, itself unchanged."""
+        del nodes
+        return []
+
+    @classmethod
     @abstractmethod
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Changes the graph at one of them; new operators need no values, what is constant is folded."""

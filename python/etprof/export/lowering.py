@@ -150,7 +150,11 @@ def _trace(
     printed = io.StringIO()
     try:
         # When it fails, PyTorch prints the graph so far; the reason is in the exception.
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+            upstream.lines_of_helpers(),
+        ):
             program = torch.export.export(
                 module,
                 method.inputs,
@@ -343,7 +347,7 @@ def blamed_line(error: BaseException) -> str:
     called = [
         frame
         for frame in frames[last + 1 :]
-        if not operators.LIBRARY.search(frame.filename) and not frame.filename.startswith("<")
+        if not upstream.PYTORCH_FILE.search(frame.filename) and not frame.filename.startswith("<")
     ]
     in_model = [frame for frame in called if "site-packages" not in frame.filename] or called
     return (

@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.base.errors import ExportError
+from etprof.export import upstream
 from etprof.export.changes.scopes import find_deciding
 from etprof.run.delegation import (
     NO_REASON,
@@ -293,8 +294,6 @@ _CONVERSIONS: Final = {"_to_copy", "_to_dim_order_copy"}
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>.*)'
 )
-LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
-"""In paths of PyTorch's own files."""
 
 
 def module_path(meta: Mapping[str, Any]) -> str:
@@ -317,7 +316,9 @@ def find_origin(node: torch.fx.Node) -> Origin:
 
 def _source_line(stack_trace: str | None) -> SourceLine | None:
     frames = list(_FRAME.finditer(stack_trace or ""))
-    model_frames = [frame for frame in frames if not LIBRARY.search(frame["file"])] or frames
+    model_frames = [
+        frame for frame in frames if not upstream.PYTORCH_FILE.search(frame["file"])
+    ] or frames
     if not model_frames:
         return None
     last = model_frames[-1]

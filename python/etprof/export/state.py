@@ -287,7 +287,7 @@ def touches_state(node: torch.fx.Node) -> bool:
     Quantised, the one would write into a dequantised copy, and what the other reads would be folded
     into a constant by torchao's conversion: the state would be lost.
     """
-    changed = {name for other in node.graph.nodes if (name := _written_buffer(other)) is not None}
+    changed = {name for call in node.graph.nodes if (name := _written_buffer(call)) is not None}
     if not changed:
         return False
     return _written_buffer(node) is not None or any(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
+import sysconfig
+import traceback
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 import torch
@@ -14,7 +17,7 @@ import torch
 from etprof.base.upstream_noise import quiet_upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 with quiet_upstream():
     import executorch.kernels.quantized  # registers the forms of q/dq operators that programs use
@@ -63,6 +66,10 @@ with quiet_upstream():
     from torchao.quantization.pt2e.quantizer import ComposableQuantizer
     from torchao.utils import TorchAOBaseTensor as TorchAOTensor
 
+PYTORCH_FILE: Final = re.compile(r"[/\\](torch|torchao)[/\\]")
+"""In paths of PyTorch's own files."""
+_INSTALLED: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
+_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default
 """Changes the element type of a tensor in a lowered graph."""
 
@@ -87,6 +94,59 @@ def without_waste() -> Iterator[None]:
             once = functools.cache(getattr(utilities, ask))
             changed.enter_context(patch.object(utilities, ask, once))
         yield
+
+
+@contextmanager
+def lines_of_helpers() -> Iterator[None]:
+    """Keeps the line of a function that `forward` calls as the line that an operator is from.
+
+    PyTorch keeps the frames of functions named `forward` alone (torch/fx/proxy.py of 2.13,
+    `_filter_traceback_frames`): a norm in a method of its own was the line that calls it.
+    """
+    tracer, name = torch.fx.proxy.TracerBase, "_filter_traceback_frames"
+    original = getattr(tracer, name, None)
+    if original is None:
+        yield
+        return
+
+    def keep(traced: object, stack: traceback.StackSummary) -> traceback.StackSummary:
+        frames = list(original(traced, stack))
+        helper = _innermost_helper(stack, frames)
+        if helper is None:
+            return traceback.StackSummary.from_list(frames)
+        kept = {id(frame) for frame in (*frames, helper)}
+        return traceback.StackSummary.from_list([frame for frame in stack if id(frame) in kept])
+
+    with patch.object(tracer, name, keep):
+        yield
+
+
+def _innermost_helper(
+    stack: Sequence[traceback.FrameSummary], frames: Sequence[traceback.FrameSummary]
+) -> traceback.FrameSummary | None:
+    """Returns the innermost frame below a model's own `forward` that is of the same code as it.
+
+    A function of another package, such as of einops, is no line that a model's author may change.
+    """
+    own = [frame for frame in frames if not PYTORCH_FILE.search(frame.filename)]
+    if not own:
+        return None
+    start = next(index for index, frame in enumerate(stack) if frame is own[-1])
+    below = [
+        frame
+        for frame in stack[start + 1 :]
+        if not PYTORCH_FILE.search(frame.filename)
+        and _code_of(frame.filename) == _code_of(own[-1].filename)
+    ]
+    return below[-1] if below else None
+
+
+def _code_of(filename: str) -> str:
+    """Returns the installed package that a file is of; `python` for the language's own, else nothing."""
+    installed = _INSTALLED.search(filename)
+    if installed is not None:
+        return installed[1]
+    return "python" if filename.startswith((_STANDARD_LIBRARY, "<")) else ""
 
 
 EXECUTORCH_VERSION: str = executorch.version.__version__

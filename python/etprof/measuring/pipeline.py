@@ -344,7 +344,8 @@ def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
     return GenerationMetrics(
         time_to_first_token_ns=[repetition.time_to_first_token_ns for repetition in repetitions],
         prefill_tokens_per_second=[
-            len(result.prompt_tokens) * _NS_PER_S / each.prefill_ns for each in repetitions
+            len(result.prompt_tokens) * _NS_PER_S / repetition.prefill_ns
+            for repetition in repetitions
         ],
         decode_tokens_per_second=[
             (len(result.tokens) - 1) * _NS_PER_S / total for total in decoding if total

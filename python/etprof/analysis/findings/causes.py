@@ -46,6 +46,11 @@ _DESCRIPTIONS: Final = {
 """What people call PyTorch's operators; others by their own names."""
 _SHOWN_LINES: Final = 3
 _SHOWN_NAMES: Final = 3
+NEEDLESS_WORK: Final = {
+    "shared_results": "{} computed again what was computed before",
+    "early_selects": "{} on rows of which some are cut away",
+}
+"""Rewrites that leave work out, and what they find."""
 NORMS: Final = frozenset({"batch_norm", "layer_norm", "rms_norm", "group_norm", "instance_norm"})
 
 
@@ -105,7 +110,7 @@ def _weight(details: Sequence[OperatorDetail]) -> float:
 
 def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -> Cause:
     sources = [operator.origin.source for _, operator in members]
-    rewrites = dict.fromkeys(name for _, operator in members for name in operator.rewrites)
+    rewrites = dict.fromkeys(name for _, operator in members for name in _delegating(operator))
     return Cause(
         kind,
         tuple(detail for detail, _ in members),
@@ -183,7 +188,12 @@ def find_inexact(subject: Subject, finding: Finding) -> tuple[str, ...]:
 
 def _rewrites_of(detail: OperatorDetail) -> tuple[str, ...]:
     behind = detail.attribution.behind if detail.attribution else ()
-    return behind[0].rewrites if behind else ()
+    return _delegating(behind[0]) if behind else ()
+
+
+def _delegating(operator: GraphOperator) -> tuple[str, ...]:
+    """Returns the rewrites that take an operator into the delegate, not those that do less work."""
+    return tuple(name for name in operator.rewrites if name not in NEEDLESS_WORK)
 
 
 def _effect(replaced: int, total: int) -> str:

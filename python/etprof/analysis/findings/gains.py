@@ -43,13 +43,15 @@ MEASURED: Final = Factors(1.0, 1.0, 1.0)
 _USUAL: Final = Factors(0.75, 1.0, 1.25)
 FACTORS: Final = {
     **dict.fromkeys(
-        ("delegated_casts", "folded_constants", "half_activations", "kept_dimensions",
-         "plain_attention", "plain_products", "plain_views", "whole_powers"), _USUAL,
+        ("delegated_casts", "early_selects", "folded_constants", "half_activations",
+         "plain_attention", "plain_products", "shared_results", "whole_powers"), _USUAL,
     ),
+    "kept_dimensions": Factors(0.1, 0.8, 1.25),
+    "plain_views": Factors(-0.3, 0.7, 1.25),
     "spelled_norms": Factors(-0.5, 0.5, 1.2),
 }  # fmt: skip
-"""By the rewrite that replaces an operator, as `python benchmarks/gains.py` measured on an x86-64 host.
-A norm becomes several operators: in float32 they take as long as the portable norm, or longer. The
+"""By the rewrite that replaces an operator, as `python benchmarks/gains.py` and `faulty_models.py` measured
+on an x86-64 host. A roll and a nearest upsampling may take longer inside the delegate than outside. A norm becomes several operators: in float32 they take as long as the portable norm, or longer. The
 rewrites that are not here have no prediction: those of weights and scales choose another kernel for the
 same operators, and which operators merged transposes remove is not known."""
 _MERGED: Final = Factors(0.0, 1.0, 1.0)

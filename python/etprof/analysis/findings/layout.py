@@ -95,14 +95,15 @@ def find_large_layout_operator(subject: Subject) -> Finding | None:
 def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     """Says what this model's own operators, graph and export ask for."""
     steps = []
+    report = subject.insight.experiment.program.report
+    pairs = find_inverse_pairs(report) if report else ()
+    if pairs:
+        undone = f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)"
+        steps.append(undone + _merging(subject, pairs))
     turned = [detail for detail in layout if detail.row.operator_class.finer == "layout"]
     takes_nchw = subject.insight.experiment.program.takes_nchw
     if turned and takes_nchw is not False and subject.in_category("Convolution"):
         steps.append("keep one layout throughout: export with `--channels-last`")
-    report = subject.insight.experiment.program.report
-    pairs = find_inverse_pairs(report) if report else ()
-    if pairs:
-        steps.append(f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)")
     modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
     where = f" of {', '.join(list(modules)[:4])}" if modules else ""
     steps.append(f"move the transposes and copies{where} to the model's edge, or leave them out")
@@ -248,4 +249,4 @@ def _merging(subject: Subject, pairs: tuple[InversePair, ...]) -> str:
     near = sum(pair.between == 0 and pair.first[1] is not None for pair in pairs)
     if not near or MERGING in {rewrite.name for rewrite in export.rewrites}:
         return ""
-    return f"; {command_for(subject, (), also=(MERGING,))} does it for {near} of {len(pairs)}"
+    return f": {command_for(subject, (), also=(MERGING,))} does it for {near} of {len(pairs)}"

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import find_remedy
+from etprof.analysis.findings.causes import NEEDLESS_WORK, command_for, find_remedy
 from etprof.analysis.findings.coverage import (
     describe_joins,
     is_worth,
@@ -26,7 +26,7 @@ from etprof.analysis.findings.finding import (
 )
 from etprof.analysis.split.work import packing_bytes
 from etprof.backends.backend import MATMUL
-from etprof.base.text import layer_or_label
+from etprof.base.text import join_names, layer_or_label
 from etprof.base.units import (
     count_of,
     format_count,
@@ -270,3 +270,35 @@ def _crossing(report: MethodReport) -> list[GraphOperator]:
         or (operator.delegate is not None and (operator.readers or 0) > within[operator.name])
     ]
     return sorted(crossing, key=lambda operator: -(operator.output_bytes or 0))
+
+
+@rule("F24", "needless work", reads_operators=True)
+def find_needless_work(subject: Subject) -> Finding | None:
+    """What is computed twice, or computed and then cut away, takes time that nobody needs."""
+    needless = {
+        name: subject.select(lambda detail, name=name: name in _rewrites_behind(detail))  # type: ignore[misc]
+        for name in NEEDLESS_WORK
+    }
+    details = [detail for members in needless.values() for detail in members]
+    if not details or not subject.reaches(details, subject.thresholds.least_share):
+        return None
+    names = [name for name, members in needless.items() if members]
+    command = command_for(subject, (), also=names)
+    computed = join_names(
+        NEEDLESS_WORK[name].format(count_of(len(needless[name]), "operator")) for name in names
+    )
+    lines = dict.fromkeys(detail.source for detail in details if detail.source)
+    at = f" (at {', '.join(list(lines)[:SHOWN_ROWS])})" if lines else ""
+    return Finding(
+        "Needless work",
+        "high" if subject.reaches(details, 2 * subject.thresholds.least_share) else "medium",
+        f"{computed}: {subject.weigh(details)}.",
+        f"{command} leaves it out; or change the model{at}",
+        *subject.cost(details),
+    )
+
+
+def _rewrites_behind(detail: OperatorDetail) -> set[str]:
+    """Returns the rewrites that would change any operator that it computes."""
+    behind = detail.attribution.behind if detail.attribution else ()
+    return {name for operator in behind for name in operator.rewrites}

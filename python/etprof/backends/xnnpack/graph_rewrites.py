@@ -96,6 +96,27 @@ class WholePowers(GraphRewrite):
         ]()
 
 
+class LastSoftmaxes(GraphRewrite):
+    """A softmax over another than the last dimension."""
+
+    name = "last_softmaxes"
+    changes = "a softmax over another dimension becomes one over the last, between two transposes"
+    legal = "the same sums of the same elements"
+    rests_on = "XNNPACK's partitioner takes a softmax over the last dimension only, and transposes"
+
+    @classmethod
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
+        """Returns the transposed softmax; one over the last dimension is left alone."""
+        return {"aten.softmax.int": cls._softmax, "aten._softmax.default": cls._softmax}
+
+    @staticmethod
+    def _softmax(value: Tensor, dim: int, dtype: object = None) -> Any:  # noqa: ANN401
+        is_last = dim % max(value.dim(), 1) == value.dim() - 1
+        if not is_static_float(value) or is_last or dtype not in {None, False, value.dtype}:
+            return NotImplemented
+        return value.transpose(dim, -1).softmax(-1).transpose(dim, -1)
+
+
 class PlainAttention(GraphRewrite):
     """Attention as two products and a softmax."""
 
@@ -444,6 +465,7 @@ GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     PlainPools,
     SpelledNorms,
     WholePowers,
+    LastSoftmaxes,
     PlainAttention,
     PlainProducts,
     PlainViews,

@@ -12,11 +12,15 @@ from etprof.backends.rewrite import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     import torch
 
 _BATCH_NORM: Final = "aten.batch_norm.default"
+_WITH_WEIGHTS: Final = (
+    "aten.conv1d.default", "aten.conv2d.default", "aten.conv2d.padding",
+    "aten.conv_transpose2d.input", "aten.linear.default",
+)  # fmt: skip
 _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
 _CLAMP, _WHERE = "aten.clamp.Tensor", "aten.where.Scalar"
 _EXPANDS: Final = (
@@ -36,11 +40,12 @@ _MOST_STORED: Final = 2**22
 """Elements of constants that are computed at the export: 16 MiB in float32."""
 
 
-def _is(node: object, *names: str) -> bool:
+def is_operator(node: object, *names: str) -> bool:
+    """Whether a node is a call of one of ATen's operators, such as `aten.linear.default`."""
     return str(getattr(node, "target", "")) in names
 
 
-def _argument(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatever it is
+def argument_of(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatever it is
     """Returns an argument by its name in ATen, wherever it stands; its default where it is not."""
     for index, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.name == name:
@@ -75,8 +80,8 @@ class FoldedBatchNorms(ProgramRewrite):
         return [
             node
             for node in program.graph.nodes
-            if _is(node, _BATCH_NORM)
-            and not _argument(node, "training")
+            if is_operator(node, _BATCH_NORM)
+            and not argument_of(node, "training")
             and not cls._follows_product(node)
             and cls._reader(node, constants) is not None
         ]
@@ -84,14 +89,14 @@ class FoldedBatchNorms(ProgramRewrite):
     @staticmethod
     def _follows_product(norm: torch.fx.Node) -> bool:
         source: Any = norm.args[0]
-        return _is(source, _CONVOLUTION, _LINEAR) and len(source.users) == 1
+        return is_operator(source, _CONVOLUTION, _LINEAR) and len(source.users) == 1
 
     @staticmethod
     def _reader(norm: torch.fx.Node, constants: set[torch.fx.Node]) -> torch.fx.Node | None:
         """Returns the layer that it can become a part of."""
         readers = list(norm.users)
         reader = readers[0] if len(readers) == 1 else None
-        if reader is None or not _is(reader, _CONVOLUTION, _LINEAR):
+        if reader is None or not is_operator(reader, _CONVOLUTION, _LINEAR):
             return None
         parameters: tuple[Any, ...] = (*norm.args[1:5], *reader.args[1:3])
         shape = norm.meta["val"].shape
@@ -100,13 +105,13 @@ class FoldedBatchNorms(ProgramRewrite):
         )
         if not is_whole or not all(isinstance(size, int) for size in shape):
             return None
-        if _is(reader, _LINEAR):
+        if is_operator(reader, _LINEAR):
             return reader if len(shape) == 2 else None
-        padding = _argument(reader, "padding")
+        padding = argument_of(reader, "padding")
         is_plain = (
             not any(padding) if isinstance(padding, list | tuple) else padding in {0, "valid"}
         )
-        return reader if is_plain and _argument(reader, "groups") == 1 else None
+        return reader if is_plain and argument_of(reader, "groups") == 1 else None
 
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, norm: torch.fx.Node) -> None:
@@ -125,14 +130,14 @@ class FoldedBatchNorms(ProgramRewrite):
         def wide(node: Any) -> torch.fx.Node:  # noqa: ANN401
             return call(aten._to_copy.default, node, dtype=torch.float32)
 
-        _, factor, offset, mean, variance = (_argument(norm, name) for name in
+        _, factor, offset, mean, variance = (argument_of(norm, name) for name in
             ("input", "weight", "bias", "running_mean", "running_var"))  # fmt: skip
-        weight, bias = _argument(reader, "weight"), _argument(reader, "bias")
+        weight, bias = argument_of(reader, "weight"), argument_of(reader, "bias")
         dtype, axes = weight.meta["val"].dtype, weight.meta["val"].dim()
         row = [1, -1, *[1] * (axes - 2)]
         with graph.inserting_before(reader):
             scale = call(aten.rsqrt.default,
-                         call(aten.add.Tensor, wide(variance), _argument(norm, "eps")))  # fmt: skip
+                         call(aten.add.Tensor, wide(variance), argument_of(norm, "eps")))  # fmt: skip
             if factor is not None:
                 scale = call(aten.mul.Tensor, scale, wide(factor))
             shift = call(aten.neg.default, call(aten.mul.Tensor, wide(mean), scale))
@@ -173,11 +178,22 @@ class FoldedConstants(ProgramRewrite):
         calls = [
             node for node in program.graph.nodes if node in constants if node.op == "call_function"
         ]
-        checks = {node for node in program.graph.nodes if _is(node, _CHECK)}
+        checks = {node for node in program.graph.nodes if is_operator(node, _CHECK)}
         stored = [call for call in calls if not set(call.users) <= constants | checks]
         if sum(call.meta["val"].numel() for call in stored) > _MOST_STORED:
             return []
-        return [call for call in calls if not _is(call, *_SAME_VALUE)]
+        return [call for call in calls if not is_operator(call, *_SAME_VALUE)]
+
+    @classmethod
+    def find_reached(cls, nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
+        """Returns the products whose weights are among them: XNNPACK takes weights that are stored."""
+        constants = set(nodes)
+        readers = dict.fromkeys(user for node in constants for user in node.users)
+        return [
+            reader
+            for reader in readers
+            if is_operator(reader, *_WITH_WEIGHTS) and reader.args[1] in constants
+        ]
 
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
@@ -203,7 +219,7 @@ class PlainBroadcasts(ProgramRewrite):
         """Returns expands of which every reader has the same result without them, all taken together."""
         places: dict[torch.fx.Node, None] = {}
         for node in program.graph.nodes:
-            if not _is(node, *_EXPANDS):
+            if not is_operator(node, *_EXPANDS):
                 continue
             together = places | {node: None}
             if all(cls._broadcasts(reader, together) for reader in node.users):
@@ -215,7 +231,7 @@ class PlainBroadcasts(ProgramRewrite):
         """Whether a reader's result has the same shape without these expands."""
         import torch
 
-        if not _is(reader, *_BROADCASTING):
+        if not is_operator(reader, *_BROADCASTING):
             return False
         operands: list[Any] = [node for node in reader.args[:2] if isinstance(node, torch.fx.Node)]
         sources: list[Any] = [node.args[0] if node in expands else node for node in operands]
@@ -253,18 +269,20 @@ class FixedClamps(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns such clamps, symmetric ones to constants of their own input's infinities."""
-        return [node for node in program.graph.nodes if _is(node, _CLAMP) and cls._bounds(node)]
+        return [
+            node for node in program.graph.nodes if is_operator(node, _CLAMP) and cls._bounds(node)
+        ]
 
     @staticmethod
     def _bounds(clamp: torch.fx.Node) -> list[float]:
         """Returns both numbers; none where it is another clamp."""
-        value, low, high = (_argument(clamp, name) for name in ("self", "min", "max"))
-        is_symmetric = _is(low, "aten.neg.default") and low.args[0] is high
-        if not is_symmetric or not _is(high, _WHERE):
+        value, low, high = (argument_of(clamp, name) for name in ("self", "min", "max"))
+        is_symmetric = is_operator(low, "aten.neg.default") and low.args[0] is high
+        if not is_symmetric or not is_operator(high, _WHERE):
             return []
         condition, *bounds = high.args
-        asks: Any = condition.args[0] if _is(condition, "aten.any.default") else None
-        is_own = _is(asks, "aten.isinf.default") and asks.args[0] is value
+        asks: Any = condition.args[0] if is_operator(condition, "aten.any.default") else None
+        is_own = is_operator(asks, "aten.isinf.default") and asks.args[0] is value
         is_number = all(isinstance(bound, int | float) and bound > 0 for bound in bounds)
         return bounds if is_own and is_number else []
 

@@ -376,10 +376,9 @@ def find_missed(
     for rewrite in sound:
         try:
             if issubclass(rewrite, ProgramRewrite):
-                sites = [
-                    _ReplacementSite(node, None)
-                    for node in rewrite.named(rewrite.find_places)(program)
-                ]
+                nodes = rewrite.named(rewrite.find_places)(program)
+                reached = rewrite.named(rewrite.find_reached)(nodes)
+                sites = [_ReplacementSite(node, None) for node in (*nodes, *reached)]
             else:
                 table = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
                 sites = list(_find_places(program, table))
