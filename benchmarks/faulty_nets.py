@@ -425,20 +425,23 @@ class NearestDecoder(FaultyNet):
         return x
 
 
-class FocusStem(FaultyNet):
-    """A stem that takes every second pixel four times."""
+class PatchMerging(FaultyNet):
+    """Every second token in both directions, four times, as between the stages of a Swin."""
 
-    inputs = ("1x3x128x128",)
+    inputs = ("1x32x32x64",)
     rewrites = ("plain_steps",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(12, 32, 3, padding=1)
+        self.first = nn.Linear(64, 64)
+        self.second = nn.Linear(256, 64)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps an image to features of half its size."""
-        rows = torch.cat((x[:, :, ::2], x[:, :, 1::2]), 1)  # fault
-        return functional.relu(self.conv(torch.cat((rows[..., :64], rows[..., 64:]), 1)))
+        """Maps tokens to a quarter as many."""
+        x = torch.relu(self.first(x))
+        x = torch.cat([x[:, i::2, j::2] for i in range(2) for j in range(2)], -1)  # fault
+        y: Tensor = self.second(x)
+        return y
 
 
 class MeanOfTokens(FaultyNet):
@@ -515,8 +518,8 @@ class BestOfThem(FaultyNet):
 class DepthwiseOnly(FaultyNet):
     """Wide depthwise filters take more time than what they are between."""
 
-    causes = ("F3c", "F3")
-    named = "depthwise"
+    causes = ("F3",)
+    named = "convolution"
 
     def __init__(self) -> None:
         super().__init__()

@@ -424,6 +424,26 @@ def test_a_large_convolution_at_normal_throughput_is_not_slow(tmp_path: Path) ->
     assert finding.time_ns == pytest.approx(290 * US, rel=0.01)
 
 
+def test_most_convolutions_may_be_the_slow_ones(tmp_path: Path) -> None:
+    """Three depthwise ones of 49 taps beside two that do the work: the median of rates was theirs."""
+    nodes = [
+        {"kind": "Conv2d", "operators": [f"c{i}"], "attribution": "exact", "macs": macs}
+        for i, macs in enumerate((10**6, 10**6, 10**4, 10**4, 10**4))
+    ]
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    report = {
+        "schema_version": 1,
+        "model": "known",
+        "methods": {"forward": {"delegates": [delegate]}},
+    }
+    run = replace(one(convolutions(100, 100, 90, 90, 90)), delegation=report)
+    finding = fired(insight(tmp_path / "a", run))["F3"]
+    assert finding.summary.endswith(
+        "half of the convolutions' work is computed at 20.0 GFLOP/s or more."
+    )
+    assert len(finding.claims) == 3
+
+
 def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
     run = replace(on_off(convolutions(100), convolutions(100)), meaningful=False)
     found = findings_of(insight(tmp_path / "r", run))

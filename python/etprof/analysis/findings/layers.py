@@ -17,7 +17,7 @@ from etprof.analysis.findings.finding import (
 from etprof.analysis.findings.layout import LAYOUT_CLASSES
 from etprof.backends.backend import CONVERT, OperatorFacts
 from etprof.base.records import SME_ON
-from etprof.base.units import count_of, format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share, format_value
 
 if TYPE_CHECKING:
     from etprof.analysis.findings.causes import Remedy
@@ -136,21 +136,32 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
         return None
     first = slow[0]
     remedy = find_remedy(subject, [] if first.row.is_delegated else [first])
-    median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     return Finding(
         title="A convolution is far slower than the others",
         severity="high",
-        summary=(
-            f"{first.name} takes {format_duration(times_of(first).median_ns)}, "
-            f"{format_ratio(times_of(first).median_ns / median_ns) if median_ns else ''} the median "
-            f"convolution{' for its work' if by_throughput else ''}."
-        ),
+        summary=_slowness(first, dense, by_throughput=by_throughput),
         evidence=subject.show(slow),
         claims=claims,
         action=_slow_action(subject, first, remedy),
         ruled_out=("more work: throughput, not time, is what is low",) if by_throughput else (),
         **remedy.fields,
     )
+
+
+def _slowness(slow: OperatorDetail, dense: list[OperatorDetail], *, by_throughput: bool) -> str:
+    """Sets a slow convolution beside the others, by what it computes where that is known."""
+    own_ns = times_of(slow).median_ns
+    if by_throughput:
+        own, typical = (
+            format_value("GFLOP/s", rate) for rate in (slow.gflops, _typical_gflops(dense))
+        )
+        return (
+            f"{slow.name} takes {format_duration(own_ns)} at {own}; half of the convolutions' work is "
+            f"computed at {typical} or more."
+        )
+    median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
+    ratio = format_ratio(own_ns / median_ns) if median_ns else ""
+    return f"{slow.name} takes {format_duration(own_ns)}, {ratio} the median convolution."
 
 
 def _is_depthwise(detail: OperatorDetail) -> bool:
@@ -161,11 +172,29 @@ def _slow_by_throughput(
     subject: Subject, dense: list[OperatorDetail]
 ) -> list[OperatorDetail] | None:
     """Convolutions at a small fraction of the median GFLOP/s; None when MACs are not known."""
-    rates = [detail.gflops for detail in dense if detail.gflops]
-    if len(rates) < _LEAST_CONVOLUTIONS:
+    if sum(bool(detail.gflops) for detail in dense) < _LEAST_CONVOLUTIONS:
         return None
-    limit = statistics.median(rates) / subject.thresholds.slow_convolution_ratio
+    limit = _typical_gflops(dense) / subject.thresholds.slow_convolution_ratio
     return [detail for detail in dense if detail.gflops and detail.gflops * _haste(detail) <= limit]
+
+
+def _typical_gflops(dense: list[OperatorDetail]) -> float:
+    """Returns the rate of the convolution that computes the median multiply-accumulate; 0 if unknown.
+
+    Where most convolutions are slow, the median of their rates is slow too: depthwise ones with more
+    taps than XNNPACK has a kernel for, in a network whose work is in a few others.
+    """
+    rated = sorted(
+        (detail.gflops, detail.attribution.macs)
+        for detail in dense
+        if detail.gflops and detail.attribution and detail.attribution.macs
+    )
+    half, sum_macs = sum(macs for _, macs in rated) / 2, 0
+    for gflops, macs in rated:
+        sum_macs += macs
+        if sum_macs >= half:
+            return gflops
+    return 0.0
 
 
 def _slow_by_time(subject: Subject, dense: list[OperatorDetail]) -> list[OperatorDetail]:
@@ -190,12 +219,12 @@ def _excess(
     subject: Subject, slow: list[OperatorDetail], dense: list[OperatorDetail]
 ) -> dict[int, float]:
     """Claims the time above what the work would take at the median rate, else above the median."""
-    rates = [detail.gflops for detail in dense if detail.gflops]
+    typical = _typical_gflops(dense)
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     claims: dict[int, float] = {}
     for detail in slow:
         macs, own_ns = detail.attribution and detail.attribution.macs, times_of(detail).median_ns
-        expected = 2 * macs / statistics.median(rates) if macs and rates else median_ns
+        expected = 2 * macs / typical if macs and typical else median_ns
         claims |= subject.claim([detail], max(1 - expected / own_ns, 0.0) if own_ns else 0.0)
     return claims
 
