@@ -6,11 +6,16 @@ import importlib
 import json
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
+from etprof.analysis.findings.finding import Finding
+from etprof.model_registry.input_spec import parse_input
+from etprof.tables.findings import FindingGroup
 from tests.unit.test_optimize_search import program
 
 if TYPE_CHECKING:
@@ -109,3 +114,52 @@ def test_a_command_that_changes_nothing_or_fails_is_told(
     assert (outside, calls, share) == ("0", "0", "–")
     # AND the exit code says so
     assert commands.main(["--models", "m", "--precisions", "fp16"]) == int(answer != "changed")
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("faulty_models")
+
+
+def test_each_faulty_network_has_one_faulty_line_and_runs(faulty: ModuleType) -> None:
+    files = faulty.find_nets(None)
+    assert len(files) >= 40
+    assert sum(file.path.name == "strange_nets.py" for file in files) >= len(files) / 3
+    for file in files:
+        specs = [parse_input(text) for text in file.net.inputs]
+        inputs = [spec.draw(2) for spec in specs]
+        with torch.no_grad():
+            file.net().eval()(*inputs)
+        name, line = file.fault.split(":")
+        assert name == file.path.name
+        assert file.path.read_text().splitlines()[int(line) - 1].endswith("# fault")
+
+
+def test_an_answer_is_held_against_the_fault(faulty: ModuleType) -> None:
+    (file,) = faulty.find_nets(["CubedGelu"])
+
+    def misses(*findings: Finding) -> list[str]:
+        group = FindingGroup(findings[0], findings[1:]) if findings else None
+        return list(faulty.judge(file, group))
+
+    right = Finding(
+        "Fallback",
+        "high",
+        f"at {file.fault}",
+        "`etprof export m --rewrite whole_powers`",
+        rule="F5",
+    )
+    assert misses(right) == []
+    assert misses() == ["no finding"]
+    assert misses(replace(right, rule="F1")) == ["F5 is not first"]
+    # A rule that saw the same counts too.
+    assert misses(replace(right, rule="F1"), right) == []
+    assert misses(replace(right, summary="")) == [f"{file.fault} is not named"]
+    assert misses(replace(right, action="`etprof export m --rewrite plain_views`")) == [
+        "no command with whole_powers"
+    ]
+    (unmended,) = faulty.find_nets(["RunningSum"])
+    assert list(faulty.judge(unmended, FindingGroup(right))) == [
+        f"{unmended.fault} is not named", "cumsum is not named",
+    ]  # fmt: skip
