@@ -267,9 +267,8 @@ class GroupedHeads(FaultyNet):
         """Maps tokens to tokens."""
         queries = self.query(x).unflatten(-1, (4, 32)).transpose(1, 2)
         keys, values = (f(x).unflatten(-1, (1, 32)).transpose(1, 2) for f in (self.key, self.value))
-        heads = functional.scaled_dot_product_attention(
-            queries, keys, values, enable_gqa=True
-        )  # fault
+        attend = functional.scaled_dot_product_attention
+        heads = attend(queries, keys, values, enable_gqa=True)  # fault
         y: Tensor = x + self.block(heads.transpose(1, 2).flatten(2))
         return y
 

@@ -255,9 +255,8 @@ class SpaceToDepthConv(nn.Module):
         self.bn = nn.BatchNorm2d(cout)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.cat(
-            [x[..., i::2, j::2] for i, j in ((0, 0), (1, 0), (0, 1), (1, 1))], dim=1
-        )  # fault
+        offsets = ((0, 0), (1, 0), (0, 1), (1, 1))
+        x = torch.cat([x[..., i::2, j::2] for i, j in offsets], dim=1)  # fault
         return functional.relu(self.bn(self.conv(x)))
 
 
@@ -365,7 +364,7 @@ class AntiAliasedNet(FaultyNet):
     """A blur of each channel is a dense convolution of zeros."""
 
     inputs = IMAGE
-    causes = ("F3", "F24")
+    causes = ("F3",)
     named = "zero"
     part = Blur
 
@@ -454,7 +453,7 @@ class PoseNet(FaultyNet):
     """Seventeen convolutions of one channel each."""
 
     inputs = IMAGE
-    causes = ("F27",)
+    causes = ("F3",)
     named = "convolution"
 
     def __init__(self, keypoints: int = 17) -> None:
@@ -571,7 +570,7 @@ class FrozenBackbone(FaultyNet):
     """A norm with fixed statistics is written by hand."""
 
     inputs = IMAGE
-    causes = ("F1", "F6", "F3", "F28")
+    causes = ("F1", "F6", "F3")
     named = "norm"
     part = FrozenNorm
 
