@@ -155,8 +155,9 @@ CASES = {
         ["NoKernel"],
         6,
         (
-            f"ExecuTorch {EXECUTORCH_VERSION} has no kernel for sort.default ({{file}}:20: return "
-            "self.function(x)) in method 'forward'; write that part of the model otherwise"
+            f"ExecuTorch {EXECUTORCH_VERSION} has no kernel for sort.default ({{file}}:31: network = "
+            "Function(lambda x: torch.sort(x)[0])) in method 'forward'; write that part of the model "
+            "otherwise"
         ),
     ),
     "constructor": (
@@ -392,9 +393,10 @@ def test_a_failing_stage_names_operator_and_source_line(
     words = [*flags, "--outdir", str(tmp_path / "out"), "--quiet"]
     assert main(["export", f"{file}:NoKernel", *words]) == 6
     (told,) = capsys.readouterr().err.splitlines()
-    line = "return self.function(x)"
-    place = textwrap.dedent(MODELS).splitlines().index(f"        {line}") + 1
-    assert f"at sort.default (sort) ({file}:{place}: {line}); " in told
+    # Of the function that `forward` calls.
+    line = "network = Function(lambda x: torch.sort(x)[0])"
+    number = textwrap.dedent(MODELS).splitlines().index(f"    {line}") + 1
+    assert f"at sort.default (sort) ({file}:{number}: {line}); " in told
 
 
 def test_whatever_the_quantiser_raises_is_one_line(

@@ -24,7 +24,9 @@ def test_what_doubtful_times_would_say_is_withheld_by_name(tmp_path: Path) -> No
     """The one finding that explained 99 % of a run was left out, and nothing said so."""
     layout = Op("Transpose (ND, X32) #1", 50)
     ops = [*convolutions(100), layout, Op("native_call_gelu.out", 100, 1)]
-    outside = traced("o1", "gelu.out", "aten.gelu.default", instruction=1, rewrites=["plain_views"])
+    outside = traced(
+        "o1", "gelu.out", "aten.gelu.default", instruction=1, rewrites=["plain_products"]
+    )
     sound, doubtful = (
         describe_assessment(
             tmp_path / name, described(one(ops, latency_us=[latency_us] * 10), [outside])
@@ -78,15 +80,15 @@ def test_a_command_repeats_what_the_program_was_made_of(tmp_path: Path) -> None:
     options = {
         "example_inputs": ["1x8x200", {"input": "ids=ids.npy", "sha256": "0" * 64}],
         "weights": identity, "scopes": ["head=fp32"], "channels_last": True, "per_op_mode": False,
-        "memory_planning": "greedy", "rewrites": ["plain_views"],
+        "memory_planning": "greedy", "rewrites": ["plain_products"],
     }  # fmt: skip
     export = {
         "model": "Net", "backend": "xnnpack", "precision": "fp16", "options": options,
-        "source": {"origin": "net.py"}, "rewrites": [{"name": "plain_views", "operators": 1}],
+        "source": {"origin": "net.py"}, "rewrites": [{"name": "plain_products", "operators": 1}],
     }  # fmt: skip
     (path / "export.json").write_text(json.dumps(export))
     found = fired(describe_run(analyze_run(LoadedRun.load(path))))["F5"]
     assert (
         "`etprof export net.py:Net --input 1x8x200 --input ids=ids.npy --weights 'my weights.pt' "
-        "--dtype fp16 --channels-last --scope head=fp32 --rewrite half_activations,plain_views`"
+        "--dtype fp16 --channels-last --scope head=fp32 --rewrite half_activations,plain_products`"
     ) in found.action

@@ -89,7 +89,7 @@ def test_what_a_doubtful_run_can_gain_is_not_known_but_how_much_it_reaches(tmp_p
 
 def test_a_gain_below_the_margin_leads_with_no_command(tmp_path: Path) -> None:
     """Its whole prediction counts as no difference: the answer gave the command all the same."""
-    rewrites: dict[str, tuple[str, ...]] = {"topk": (), "mean": ("kept_dimensions",)}
+    rewrites: dict[str, tuple[str, ...]] = {"topk": (), "mean": ("delegated_casts",)}
     told = assessment(tmp_path / "a", model(rewrites, {"topk": 300, "mean": 8}))
     shown = points(told)
     assert all("etprof export" not in action for _, action in shown)
@@ -99,7 +99,7 @@ def test_a_gain_below_the_margin_leads_with_no_command(tmp_path: Path) -> None:
     assert shown[-1] == (text, action), "what is worth it comes first"
     assert COMMAND not in (best_suggestion(told) or "")
     # AND the command is still there for who wants it
-    assert f"`{COMMAND}kept_dimensions`" in fired(insight(tmp_path / "b", model(
+    assert f"`{COMMAND}delegated_casts`" in fired(insight(tmp_path / "b", model(
         rewrites, {"topk": 300, "mean": 8})))["F5"].advice  # fmt: skip
 
 

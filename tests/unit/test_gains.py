@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GELU, MEAN = "native_call_gelu.out", "native_call_mean.out"
-LEAST, _, MOST = FACTORS["kept_dimensions"]
+LEAST, _, MOST = FACTORS["delegated_casts"]
 
 
 def outside(rewrites: Mapping[str, tuple[str, ...]], run: Run) -> Run:
@@ -50,9 +50,9 @@ def launches(gelu_us: int, mean_us: int) -> Run:
 
 def test_a_gain_counts_only_what_the_command_replaces(tmp_path: Path) -> None:
     """N3-4: F5 claimed 132.8 µs of all that is outside, and its command gained 20.0."""
-    rewrites: dict[str, tuple[str, ...]] = {"gelu": (), "mean": ("kept_dimensions",)}
+    rewrites: dict[str, tuple[str, ...]] = {"gelu": (), "mean": ("delegated_casts",)}
     found = fired(insight(tmp_path / "a", outside(rewrites, launches(300, 100))))["F5"]
-    assert found.action.count("--rewrite kept_dimensions`") == 1
+    assert found.action.count("--rewrite delegated_casts`") == 1
     assert found.time_ns == pytest.approx(400 * US, rel=0.01)
     assert found.gain_ns == pytest.approx(100 * US, rel=0.01)
     assert found.interval is not None
@@ -68,11 +68,11 @@ def test_calls_that_merge_give_their_overhead_back(tmp_path: Path) -> None:
         Op(CONV.format(3), 400, 4),
     ]  # fmt: skip
     run = one(ops, delegate_overhead_us=90)
-    both = outside({"gelu": ("plain_views",)}, run)
+    both = outside({"gelu": ("plain_products",)}, run)
     report: dict[str, tuple[str, ...]] = {
-        "gelu": ("plain_views",),
+        "gelu": ("plain_products",),
         "relu": (),
-        "mean": ("kept_dimensions",),
+        "mean": ("delegated_casts",),
     }
     assert run.delegation is None
     (overhead,) = (
@@ -108,7 +108,7 @@ def test_without_a_command_or_its_prediction_no_number_is_shown(tmp_path: Path) 
     nothing = {"gelu": (), "mean": ()}
     found = fired(insight(tmp_path / "a", outside(nothing, launches(300, 100))))["F5"]
     assert (found.gain_ns, gain_text(found)) == (None, "")
-    unknown = {"gelu": ("half_pointwise_weights",), "mean": ("kept_dimensions",)}
+    unknown = {"gelu": ("half_pointwise_weights",), "mean": ("delegated_casts",)}
     found = fired(insight(tmp_path / "b", outside(unknown, launches(300, 100))))["F5"]
     assert "--rewrite" in found.action
     assert (found.gain_ns, gain_text(found)) == (None, "")
@@ -117,7 +117,7 @@ def test_without_a_command_or_its_prediction_no_number_is_shown(tmp_path: Path) 
 def test_findings_of_one_command_have_one_gain(tmp_path: Path) -> None:
     """F-g: six findings of one cause each claimed its time."""
     ops = [Op(CONV.format(1), 100), Op(GELU, 60, 1), Op(MEAN, 60, 2), Op(CONV.format(2), 100, 9)]
-    rewrites = {"where": ("plain_attention",), "mean": ("kept_dimensions",)}
+    rewrites = {"where": ("plain_attention",), "mean": ("delegated_casts",)}
     found = findings_of(insight(tmp_path / "a", outside(rewrites, one(ops))))
     of_command = [each for each in found.findings if "--rewrite" in each.action]
     assert {each.rule for each in of_command} >= {"F5", "F6"}
@@ -135,14 +135,14 @@ def test_times_that_do_not_agree_predict_nothing(tmp_path: Path) -> None:
 
 def test_a_program_that_has_a_rewrite_gains_nothing_by_it_again(tmp_path: Path) -> None:
     """Its command keeps the rewrites that the program was exported with."""
-    rewrites = {"gelu": ("plain_views",), "mean": ("kept_dimensions",)}
+    rewrites = {"gelu": ("plain_products",), "mean": ("delegated_casts",)}
     run = outside(rewrites, launches(300, 100))
     path = write_run(tmp_path / "a", run)
-    before = {"name": "kept_dimensions", "operators": 1}
+    before = {"name": "delegated_casts", "operators": 1}
     export = {"model": "known", "backend": "xnnpack", "precision": "fp16", "rewrites": [before]}
     (path / "export.json").write_text(json.dumps(export))
     found = fired(describe_run(analyze_run(LoadedRun.load(path))))["F5"]
-    assert "--rewrite kept_dimensions,plain_views`" in found.action
+    assert "--rewrite delegated_casts,plain_products`" in found.action
     assert found.gain_ns == pytest.approx(300 * US, rel=0.01)
 
 
@@ -152,7 +152,7 @@ def test_a_measured_gain_comes_first_and_the_prediction_shares_it(tmp_path: Path
         [Op(CONV.format(1), us), Op(GELU, us // 2, 1), Op(CONV.format(2), us // 2, 2)]
         for us in (50, 100)
     )
-    run = outside({"gelu": ("plain_views",)}, on_off(before, after, off=100, on=200))
+    run = outside({"gelu": ("plain_products",)}, on_off(before, after, off=100, on=200))
     found = findings_of(insight(tmp_path / "a", run))
     gains = {each.rule: each for each in found.findings if each.gain_ns is not None}
     assert gains["F11"].gain_ns == pytest.approx(100 * US, rel=0.02)
@@ -169,6 +169,6 @@ def test_every_predictable_rewrite_exists() -> None:
 
 def test_one_launch_predicts_without_an_interval(tmp_path: Path) -> None:
     run = one([Op(CONV.format(1), 100), Op(GELU, 50, 1), Op(CONV.format(2), 50, 2)])
-    found = fired(insight(tmp_path / "a", outside({"gelu": ("plain_views",)}, run)))["F5"]
+    found = fired(insight(tmp_path / "a", outside({"gelu": ("plain_products",)}, run)))["F5"]
     assert found.gain_ns == pytest.approx(50 * US)
     assert found.interval is None
