@@ -181,6 +181,21 @@ def test_only_what_is_the_same_is_computed_once(case: str) -> None:
     assert torch.equal(output, expected)
 
 
+def test_two_outputs_may_be_one_value(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n"
+        "    def forward(self, x):\n        return x.relu() + 1.0, x.relu() + 1.0\n"
+    )
+    options = ExportOptions(rewrites=("shared_results",), example_inputs=("1x3x8",))
+    request = ExportRequest(
+        f"{tmp_path / 'net.py'}:Net", "fp32", out=tmp_path / "net.pte", options=options
+    )
+    # It runs the program, and both outputs hold.
+    exported = export_model(request)
+    report = read_record(DelegationReport, exported.report, way_out="")
+    assert sum("add" in operator.name for operator in report.methods["forward"].operators) == 1
+
+
 def test_two_draws_stay_two() -> None:
     _, output, count = rewritten(
         lambda _, x: torch.rand_like(x) - torch.rand_like(x), "shared_results"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
@@ -67,9 +66,10 @@ class SharedResults(ProgramRewrite):
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Lets what reads it read the one before it; those that come first have been left out."""
-        key = _key(node, {})
-        calls = itertools.takewhile(lambda call: call is not node, program.graph.nodes)
-        twin = next((call for call in calls if _key(call, {}) == key), None)
+        key, source = _key(node, {}), node.all_input_nodes[0]
+        # Both read the same value, but for conversions: of those each has its own.
+        calls = program.graph.nodes if _is_conversion(source) else source.users
+        twin = min((call for call in calls if call < node and _key(call, {}) == key), default=None)
         if twin is not None:
             node.replace_all_uses_with(twin)
             node.graph.erase_node(node)
