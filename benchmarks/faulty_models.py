@@ -127,10 +127,6 @@ def _profile(program: Path, folder: Path, *words: str) -> str | None:
     return run_quietly(["profile", str(program), *words, "--out", str(folder)])
 
 
-def _change(old: str, new: str) -> str:
-    return old if old == new else f"{old} → {new}"
-
-
 @dataclass(frozen=True)
 class CommandResult:
     """What a finding's command changes."""
@@ -156,8 +152,8 @@ def try_command(group: FindingGroup, name: str, folder: Path, *, is_quick: bool)
         return replace(unchanged, miss=problem)
     after = findings_commands.describe_program(candidate)
     result = CommandResult(
-        _change(str(before.outside), str(after.outside)),
-        _change(str(before.delegate_calls), str(after.delegate_calls)),
+        findings_commands.describe_change(str(before.outside), str(after.outside)),
+        findings_commands.describe_change(str(before.delegate_calls), str(after.delegate_calls)),
     )
     if hash_file(candidate) == hash_file(program):
         return replace(result, miss="the command changes nothing")
@@ -226,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for file in find_nets(chosen.nets):
             folder = (chosen.outdir or Path(temporary)) / file.net.__name__
             row = try_net(file, folder, is_quick=chosen.quick)
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |")
+            lines.append(findings_commands.table_row(row))
             print(lines[-1], flush=True)
             answers.append(row[-1])
     summary = f"{answers.count(RIGHT)} of {len(answers)} answers are right"

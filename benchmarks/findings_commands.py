@@ -12,12 +12,13 @@ table is Markdown, a row for each command. The exit code is 1 where a command fa
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,16 @@ def etprof(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def describe_change(old: str, new: str) -> str:
+    """Returns a figure before and after, or once where it is the same."""
+    return old if old == new else f"{old} → {new}"
+
+
+def table_row(cells: Iterable[str]) -> str:
+    """Returns a line of a table in Markdown."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
 def find_commands(analysis: dict[str, object]) -> dict[str, list[str]]:
     """Returns each export that an analysis prints, with the rules that print it."""
     commands: dict[str, list[str]] = {}
@@ -103,7 +114,7 @@ def try_model(model: str, precision: str, folder: Path) -> Iterator[tuple[str, .
             yield *row, *before, f"failed: {(done.stderr.splitlines() or ['no program'])[-1]}"
             continue
         pairs = zip(before, _figures(describe_program(written[0])), strict=True)
-        changes = (old if old == new else f"{old} → {new}" for old, new in pairs)
+        changes = itertools.starmap(describe_change, pairs)
         yield *row, *changes, "the same bytes" if hash_file(written[0]) == content else "changed"
 
 
@@ -121,9 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for precision in chosen.precisions:
             with tempfile.TemporaryDirectory() as folder:
                 for row in try_model(model, precision, Path(folder)):
-                    lines.append(
-                        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-                    )
+                    lines.append(table_row(row))
                     print(lines[-1], flush=True)
                     answers.append(row[-1])
     changed = answers.count("changed")

@@ -205,12 +205,13 @@ def name_call(function: str, file: str, class_name: str | None) -> str | None:
     A graph pass has its own class's name, though it inherits the function.
     """
     if function == "<module>":
-        return None if _is_standard(file) else f"import {PurePath(file).stem}"
-    if function.startswith("<") or _is_standard(file) or _MACHINERY.search(file):
+        return None if is_standard(file) else f"import {PurePath(file).stem}"
+    if function.startswith("<") or is_standard(file) or _MACHINERY.search(file):
         return None
     return function if class_name is None else f"{class_name}.{function}"
 
 
-def _is_standard(file: str) -> bool:
+def is_standard(file: str) -> bool:
+    """Whether a file is of the language's own library, or code that has no file."""
     is_packaged = "site-packages" in file or "dist-packages" in file
     return file.startswith("<") or (file.startswith(_STANDARD_LIBRARY) and not is_packaged)

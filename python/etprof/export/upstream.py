@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import re
-import sysconfig
 import traceback
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from unittest.mock import patch
 import torch
 
 from etprof.base.upstream_noise import quiet_upstream
+from etprof.export.stages import is_standard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +69,6 @@ with quiet_upstream():
 PYTORCH_FILE: Final = re.compile(r"[/\\](torch|torchao)[/\\]")
 """In paths of PyTorch's own files."""
 _INSTALLED: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
-_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default
 """Changes the element type of a tensor in a lowered graph."""
 
@@ -146,7 +145,7 @@ def _code_of(filename: str) -> str:
     installed = _INSTALLED.search(filename)
     if installed is not None:
         return installed[1]
-    return "python" if filename.startswith((_STANDARD_LIBRARY, "<")) else ""
+    return "python" if is_standard(filename) else ""
 
 
 EXECUTORCH_VERSION: str = executorch.version.__version__

@@ -33,9 +33,9 @@ PATH_VARIABLE = "ETPROF_MODEL_PATH"
 FOLDER_PACKAGE = "etprof_model_folder_"
 """How the packages begin that folders of models are imported as; the folder's path follows."""
 _DIGEST = "__etprof_digest__"
+"""Attribute of such a package: a SHA-256 of the files that its modules were imported from."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders into which packages are installed."""
-"""Attribute of such a package: a SHA-256 of the files that its modules were imported from."""
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
 _WEIGHTS = frozenset({".pt", ".pth", ".ckpt", ".bin", ".safetensors"})

@@ -186,6 +186,12 @@ def find_inexact(subject: Subject, finding: Finding) -> tuple[str, ...]:
     return tuple(name for name in names if name in backend.inexact_rewrites - done)
 
 
+def rewrites_behind(detail: OperatorDetail) -> tuple[str, ...]:
+    """Returns the rewrites that would change any operator that it computes, in their order."""
+    behind = detail.attribution.behind if detail.attribution else ()
+    return tuple(name for operator in behind for name in operator.rewrites)
+
+
 def _rewrites_of(detail: OperatorDetail) -> tuple[str, ...]:
     behind = detail.attribution.behind if detail.attribution else ()
     return _delegating(behind[0]) if behind else ()

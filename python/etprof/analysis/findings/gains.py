@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from etprof.analysis.findings.causes import rewrites_behind
 from etprof.analysis.findings.commands import command_in, rewrites_in
 from etprof.analysis.findings.finding import EVERYTHING
 from etprof.backends.backend import DELEGATE_OVERHEAD
@@ -50,9 +51,10 @@ FACTORS: Final = {
     "plain_views": Factors(-0.3, 0.7, 1.25),
     "spelled_norms": Factors(-0.5, 0.5, 1.2),
 }  # fmt: skip
-"""By the rewrite that replaces an operator, as `python benchmarks/gains.py` and `faulty_models.py` measured
-on an x86-64 host. A roll and a nearest upsampling may take longer inside the delegate than outside. A norm becomes several operators: in float32 they take as long as the portable norm, or longer. The
-rewrites that are not here have no prediction: those of weights and scales choose another kernel for the
+"""By the rewrite that replaces an operator, as `gains.py` and `faulty_models.py` of benchmarks/ measured on
+an x86-64 host. A roll and a nearest upsampling may take longer inside the delegate than outside. A norm
+becomes several operators: in float32 they take as long as the portable norm, or longer. The rewrites
+that are not here have no prediction: those of weights and scales choose another kernel for the
 same operators, and which operators merged transposes remove is not known."""
 _MERGED: Final = Factors(0.0, 1.0, 1.0)
 """Of the overhead of calls that merge: what is inside them may keep some of it."""
@@ -177,8 +179,7 @@ def _factors(subject: Subject, rewrites: Sequence[str]) -> dict[int, Factors]:
         return {}
     by_place: dict[int, Factors] = {}
     for index, detail in enumerate(subject.details):
-        behind = detail.attribution.behind if detail.attribution else ()
-        names = [name for operator in behind for name in operator.rewrites if name in added]
+        names = [name for name in rewrites_behind(detail) if name in added]
         if names:
             by_place[index] = FACTORS[names[0]]
     return by_place

@@ -1,4 +1,4 @@
-"""F21 to F23: work that is exact and that another shape, or another cut of the graph, would spare.
+"""F21 to F24: work that is exact and that another shape, or another cut of the graph, would spare.
 
 None needs a clock: two ask counted calls, the third the bytes that the export's graph states.
 """
@@ -9,7 +9,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import NEEDLESS_WORK, command_for, find_remedy
+from etprof.analysis.findings.causes import (
+    NEEDLESS_WORK,
+    command_for,
+    find_remedy,
+    rewrites_behind,
+)
 from etprof.analysis.findings.coverage import (
     describe_joins,
     is_worth,
@@ -276,7 +281,7 @@ def _crossing(report: MethodReport) -> list[GraphOperator]:
 def find_needless_work(subject: Subject) -> Finding | None:
     """What is computed twice, or computed and then cut away, takes time that nobody needs."""
     needless = {
-        name: subject.select(lambda detail, name=name: name in _rewrites_behind(detail))  # type: ignore[misc]
+        name: subject.select(lambda detail, name=name: name in rewrites_behind(detail))  # type: ignore[misc]
         for name in NEEDLESS_WORK
     }
     details = [detail for members in needless.values() for detail in members]
@@ -296,9 +301,3 @@ def find_needless_work(subject: Subject) -> Finding | None:
         f"{command} leaves it out; or change the model{at}",
         *subject.cost(details),
     )
-
-
-def _rewrites_behind(detail: OperatorDetail) -> set[str]:
-    """Returns the rewrites that would change any operator that it computes."""
-    behind = detail.attribution.behind if detail.attribution else ()
-    return {name for operator in behind for name in operator.rewrites}

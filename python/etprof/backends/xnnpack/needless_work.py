@@ -132,10 +132,13 @@ class EarlySelects(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns the operators that would compute fewer rows, and what cuts these."""
-        nodes = program.graph.nodes
         if _changes_in_place(program):
             return []
-        cuts = {node: cls._above(node) for node in nodes if is_operator(node, _SELECT, _SLICE)}
+        cuts = {
+            node: cls._above(node)
+            for node in program.graph.nodes
+            if is_operator(node, _SELECT, _SLICE)
+        }
         return [
             node
             for cut, above in cuts.items()
