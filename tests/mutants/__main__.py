@@ -87,12 +87,22 @@ def main() -> int:
     parser.add_argument(
         "--as-mapped", action="store_true", help="trace no test again, whatever has changed"
     )
+    parser.add_argument(
+        "--slow", action="store_true", help="ask slow tests too; to trace them takes half an hour"
+    )
     words = parser.parse_args()
     if words.random is None:
         return try_known(words.numbers)
-    return run_sample(
-        Asked(words.random, words.seed, words.jobs, words.minutes, words.again, words.as_mapped)
+    asked = Asked(
+        words.random,
+        words.seed,
+        words.jobs,
+        words.minutes,
+        words.again,
+        words.as_mapped,
+        words.slow,
     )
+    return run_sample(asked)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """`nox -s mutants -- --random N`: changes drawn from all of the package, and the tests that run them.
 
 The map from lines to tests is made once, by the same command, and kept under build/mutants; only
-test files that have changed since are traced again.
+test files that have changed since are traced again. Slow tests have a map of their own, and are asked
+with `--slow` alone, of what no quick one has noticed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from tests.mutants.type_check import TypeChecker
 
 MOST_ALIVE: Final = 0.1
 MAP: Final = ROOT / "build/mutants/map"
+SLOW_MAP: Final = ROOT / "build/mutants/slow map"
 LAST: Final = ROOT / "build/mutants/last.json"
 """Which changes of the last run are alive, for `--again`."""
 _HASHES: Final = "files.json"
@@ -48,8 +51,14 @@ _READ_SOURCES: Final = (
     "site", "workflows",
 )  # fmt: skip
 """Tests of texts, not of what the package does: a change of code that they notice is not tested."""
+_SLOW_LANES: Final = ("export-tests", "optimize-tests", "measure-tests", "llm-tests")
+"""Lanes of .ci/lanes.toml that run in one process what they test; others run programs on targets."""
 _SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
+_SLOW_SECONDS: Final = 90.0
+"""Of slow tests, for a change that no quick one has noticed."""
+_QUICK: Final = "not slow and not android and not browser"
+_SLOW: Final = "(slow or full) and not android and not browser and not pages"
 Fate = Literal["killed", "alive", "timed out", "mistyped", "equivalent"]
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
 """A change that makes a test run out of its time is noticed, and mypy refuses what is mistyped."""
@@ -64,6 +73,8 @@ class Mutant:
     before: str
     after: str
     tests: tuple[TimedTest, ...]
+    slow_tests: tuple[TimedTest, ...] = ()
+    """Those that are asked last; none where nobody asked for them."""
 
     @property
     def location(self) -> str:
@@ -87,11 +98,18 @@ def draw(count: int, seed: int) -> list[tuple[str, Change, str]]:
     return [row for row, _ in zip(compiling, range(count), strict=False)]
 
 
-def make_map(jobs: int) -> None:
-    """Traces the test files that have changed since the last time, all where the package has."""
+def make_map(folder: Path, files: Iterable[Path], marked: str, jobs: int) -> None:
+    """Traces the test files that have changed since the last time, all where the package has.
+
+    Args:
+        folder: Of the map.
+        files: Of which tests are traced.
+        marked: Which of their tests, as an expression of pytest's markers.
+        jobs: Processes that run them.
+    """
     package = _hash(sorted((ROOT / PACKAGE).rglob("*.py")))
-    tests = {str(path.relative_to(ROOT)): _hash([path]) for path in _traced_files()}
-    parts = sorted(MAP.glob("*"), key=lambda path: int(path.name)) if MAP.is_dir() else []
+    tests = {str(path.relative_to(ROOT)): _hash([path]) for path in files}
+    parts = sorted(folder.glob("*"), key=lambda path: int(path.name)) if folder.is_dir() else []
     traced: dict[str, str] = {}
     for part in parts:
         if not (part / _HASHES).is_file():
@@ -104,11 +122,11 @@ def make_map(jobs: int) -> None:
             shutil.rmtree(part)
     changed = [name for name, content in tests.items() if traced.get(name) != content]
     if changed:
-        part = MAP / str(max((int(path.name) for path in MAP.glob("*")), default=-1) + 1)
+        part = folder / str(max((int(path.name) for path in folder.glob("*")), default=-1) + 1)
         part.mkdir(parents=True)
         whole = set[str]()
         try:
-            _trace(part, changed, jobs)
+            _trace(part, changed, marked, jobs)
             whole = set(changed)
         finally:
             # Whoever ends it early goes on where it was.
@@ -128,6 +146,15 @@ def _traced_files() -> list[Path]:
     ]
 
 
+def _slow_files() -> list[Path]:
+    """The test files with slow tests that run the package in their own process."""
+    table = tomllib.loads((ROOT / ".ci/lanes.toml").read_text(encoding="utf-8"))["lane"]
+    modules = [module for lane in _SLOW_LANES for module in table[lane]["tests"]]
+    units = [path for path in _traced_files() if "mark.slow" in path.read_text(encoding="utf-8")]
+    # What a lane has stands there alone.
+    return list(dict.fromkeys([*(ROOT / "tests/integration" / m for m in modules), *units]))
+
+
 def _files_of(traced: Path) -> set[str]:
     """The test files of which a tracing is whole."""
     return {name.partition("::")[0] for name in json.loads(traced.read_text())}
@@ -137,10 +164,10 @@ def _hash(paths: Sequence[Path]) -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
-def _trace(part: Path, files: Sequence[str], jobs: int) -> None:
+def _trace(part: Path, files: Sequence[str], marked: str, jobs: int) -> None:
     """Runs the files under coverage; tests that fail are told and judge nothing."""
     print(f"tracing {len(files)} test files, which takes minutes", flush=True)
-    words = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not android and not browser",
+    words = [sys.executable, "-m", "pytest", "-q", "-m", marked,
              "-p", "tests.mutants.tracing", "-p", "no:cacheprovider", "--tb=line"]  # fmt: skip
     parallel = ("-n", str(jobs), "--dist", "loadfile") if jobs > 1 and len(files) > 1 else ()
     with tempfile.TemporaryDirectory(prefix="traced-") as name:
@@ -223,9 +250,7 @@ def _work(
         bench.check(_quickest(chosen.values()))
         while (number := tasks.get()) is not None:
             mutant = chosen[number]
-            fate, by = try_one(bench, mutant, mutant.tests[:FIRST], sound)
-            if fate == "alive" and len(mutant.tests) > FIRST:
-                fate, by = try_one(bench, mutant, mutant.tests[FIRST:], sound)
+            fate, by = try_in_turn(bench, mutant, sound)
             if fate == "alive" and types.refuses(mutant.file, mutant.change):
                 fate, by = "mistyped", "mypy"
             ends.put((number, fate, by))
@@ -236,6 +261,15 @@ def _work(
 def _quickest(mutants: Iterable[Mutant]) -> TimedTest:
     """The test that judges the bench itself."""
     return min((test for mutant in mutants for test in mutant.tests), key=lambda t: t.seconds)
+
+
+def try_in_turn(bench: Bench, mutant: Mutant, sound: dict[str, bool]) -> tuple[Fate, str]:
+    """Asks the first tests, then the others, then the slow ones, until some notice."""
+    fate, by = try_one(bench, mutant, mutant.tests[:FIRST], sound)
+    for tests in (mutant.tests[FIRST:], mutant.slow_tests):
+        if fate == "alive" and tests:
+            fate, by = try_one(bench, mutant, tests, sound)
+    return fate, by
 
 
 def try_one(
@@ -307,20 +341,29 @@ class Asked:
     """Only what was alive in the last run of the same seed."""
     as_mapped: bool
     """By the map as it is, whatever has changed since."""
+    slow: bool
+    """Whether slow tests are asked too."""
 
 
 def run_sample(asked: Asked) -> int:
     """Draws, tries and tells; 1 when more than a tenth is alive."""
     count, seed = asked.count, asked.seed
     if not asked.as_mapped:
-        make_map(asked.jobs)
+        make_map(MAP, _traced_files(), _QUICK, asked.jobs)
+        if asked.slow:
+            make_map(SLOW_MAP, _slow_files(), _SLOW, asked.jobs)
     selection = Selection(MAP, ROOT / PACKAGE)
+    slow_selection = Selection(SLOW_MAP, ROOT / PACKAGE) if asked.slow else None
     chosen = {}
     wanted = json.loads(LAST.read_text()).get(f"{count} {seed}") if asked.again else None
     for number, (file, change, text) in enumerate(draw(count, seed)):
         if wanted is None or number in wanted:
             tests = within(selection.tests_of(file, change), _SECONDS)
-            chosen[number] = Mutant(file, change, *describe_change(text, change), tuple(tests))
+            slow = slow_selection.tests_of(file, change) if slow_selection else []
+            slow_tests = within(slow, _SLOW_SECONDS)
+            chosen[number] = Mutant(
+                file, change, *describe_change(text, change), tuple(tests), tuple(slow_tests)
+            )
     tally = try_all(chosen, asked.jobs, asked.minutes)
     LAST.write_text(json.dumps({f"{count} {seed}": tally.alive}))
     for number in tally.alive:

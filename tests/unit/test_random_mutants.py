@@ -278,6 +278,29 @@ def test_a_change_that_never_ends_is_noticed_and_one_without_tests_is_not() -> N
     assert sampled.try_one(bench, alone, (), {}) == ("alive", "no test runs it")
 
 
+@pytest.mark.parametrize(
+    ("noticing", "fate", "runs"), [("t1", "killed", 2), ("s0", "killed", 4), ("none", "alive", 3)]
+)
+def test_slow_tests_are_asked_of_what_no_quick_one_has_noticed(
+    noticing: str, fate: str, runs: int
+) -> None:
+    quick, slow = (tuple(TimedTest(f"{kind}{n}", 1.0, {}) for n in range(14)) for kind in "ts")
+    change = find_changes("1 < 2")[0]
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", quick, slow)
+    bench = Answers(noticing={noticing}, broken=set())
+    assert sampled.try_in_turn(bench, mutant, {})[0] == fate
+    # The first dozen, the other quick ones, the slow ones; what fails is run without the change.
+    assert len(bench.asked) == runs
+
+
+def test_slow_tests_are_those_of_slow_lanes_and_units_marked_slow() -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in sampled._slow_files()}
+    assert {"tests/integration/test_optimize.py", "tests/unit/test_dashboard_export.py"} <= names
+    # What runs on a target is in another process, whose lines nobody traces.
+    assert not {"tests/integration/test_emulator.py", "tests/unit/test_units.py"} & names
+    assert all((ROOT / name).is_file() for name in names)
+
+
 class Slow(Bench):
     """A bench on which tests take `seconds`, far more than their map says."""
 
