@@ -10,6 +10,21 @@ from typing import Final
 
 EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     (
+        "etdump/plausibility.py",
+        "return ClockSigns(*map(sum, zip(self, piece_signs, strict=True)))",
+        "return ClockSigns(*map(sum, zip(piece_signs, self, strict=True)))",
+    ): "a sum of two whole numbers has no order",
+    (
+        "cli/profile.py",
+        "chosen_threads = target.default_threads() if arguments.threads is None else 1",
+        "chosen_threads = target.default_threads() if arguments.threads is None else 0",
+    ): "it is only asked whether there are more than one",
+    (
+        "views/trace.py",
+        "int(times.duration[row]) if times else 0,",
+        "int(times.duration[row]) if times else 1,",
+    ): "events without times are put one step apart before they are shown",
+    (
         "statistics/calibration.py",
         "varies = max(kurtosis - (count - 3) / max(1, count - 1), 0.0) / count",
         "varies = max(kurtosis - (count - 3) / max(0, count - 1), 0.0) / count",

@@ -257,6 +257,17 @@ def test_latency_is_told_by_position_in_the_cache(analysis: RunAnalysis) -> None
     assert [each["tokens_per_second"] for each in table.records()] == [1000, 1000, 500]
 
 
+def test_blocks_that_generated_other_tokens_are_counted_from_one(analysis: RunAnalysis) -> None:
+    experiment = analysis.experiments[0]
+    assert experiment.metrics is not None
+    assert experiment.metrics.generated is not None
+    generated = experiment.metrics.generated.model_copy(update={"differing_blocks": [1, 4]})
+    metrics = experiment.metrics.model_copy(update={"generated": generated})
+    loaded = replace(experiment.loaded, metrics=metrics)
+    (section,) = generation_sections([replace(experiment, loaded=loaded)])
+    assert "Note: blocks 2, 5 generated other tokens than the first" in section.lines[-1]
+
+
 @pytest.mark.parametrize(("tokens", "known"), [(28, 0), (29, 1), (298, 1), (299, 2)])
 def test_high_percentiles_need_tokens(analysis: RunAnalysis, tokens: int, known: int) -> None:
     """N15: p99 of 345 tokens of all launches together, without an interval."""

@@ -235,6 +235,10 @@ def test_halves_explain_what_is_summed_up_from_the_bias_on(
     dynamic = session.compare_own(programs, outputs, parse_precision("int8_dynamic"))
     assert dynamic[names[0]][1] == explain_dynamic_product(2)
     assert dynamic[names[2]][1] == explain_error("int8_dynamic", 1.0, 3)
+    # Of values near zero too, tanh makes no error larger.
+    programs, outputs, names = launched(layers, times=0.01)
+    gaps = session.compare_own(programs, outputs, parse_precision("fp16"))
+    assert gaps[names[2]][1] == explain_error("fp16", 1.0, 3)
 
 
 def test_taps_are_checked_by_the_output_that_differs_most() -> None:
