@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -182,8 +183,15 @@ class LaneResult:
     name: str
     verdict: Literal["passed", "FAILED", "skipped"]
     seconds: int
+    cpu_seconds: int
+    """Of all its processes; less than the cores it keeps times its seconds: it waits for something."""
     output: Path
     reason: str = ""
+
+    @property
+    def took(self) -> str:
+        """How long it took, and how much of that it computed."""
+        return f"{self.seconds} s, {self.cpu_seconds} s of CPU"
 
 
 @dataclass
@@ -245,25 +253,29 @@ class LaneRun:
                 start_new_session=True,
             )
             self._children.add(child)
+            timer = threading.Timer(LONGEST_LANE_S, os.killpg, (child.pid, signal.SIGKILL))
+            timer.start()
             try:
-                code = child.wait(LONGEST_LANE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                code = child.wait()
-                stream.write(f"\nnot ended within {LONGEST_LANE_S} s\n".encode())
+                # Not Popen's, which does not say what it and all that it waited for computed.
+                _, status, usage = os.wait4(child.pid, 0)
+                code = child.returncode = os.waitstatus_to_exitcode(status)
             finally:
+                timer.cancel()
                 self._children.discard(child)
-        seconds = round(time.monotonic() - start)
+            seconds = round(time.monotonic() - start)
+            if seconds >= LONGEST_LANE_S:
+                stream.write(f"\nnot ended within {LONGEST_LANE_S} s\n".encode())
+        cpu_seconds = round(usage.ru_utime + usage.ru_stime)
         if code == SKIPPED:
-            return LaneResult(name, "skipped", seconds, output, last_line(output))
-        return LaneResult(name, "FAILED" if code else "passed", seconds, output)
+            return LaneResult(name, "skipped", seconds, cpu_seconds, output, last_line(output))
+        return LaneResult(name, "FAILED" if code else "passed", seconds, cpu_seconds, output)
 
     def _take(self, name: str, future: Future[LaneResult]) -> None:
         """Keeps a result and prints what the lane printed."""
         result = self.results[name] = future.result()
         if self.progress is not None:
             self.progress.add(result)
-        print(f"=== {name}: {result.verdict} ({result.seconds} s)")
+        print(f"=== {name}: {result.verdict} ({result.took})")
         print(result.output.read_text(encoding="utf-8", errors="replace"), flush=True)
 
 
@@ -288,7 +300,7 @@ def summary(table: LaneTable, results: Sequence[LaneResult], why: str) -> str:
     for result in results:
         title = table.lane[result.name].title
         reason = f": {result.reason}" if result.reason else ""
-        lines.append(f"{result.verdict:8} {result.name}: {title} ({result.seconds} s){reason}")
+        lines.append(f"{result.verdict:8} {result.name}: {title} ({result.took}){reason}")
         if result.verdict == "FAILED":
             lines += [f"    {line}" for line in why_failed(result.output)]
     counts = [sum(r.verdict == v for r in results) for v in ("passed", "FAILED", "skipped")]
@@ -316,7 +328,7 @@ class FullRunProgress:
         """Keeps how a lane ended; one that failed has not passed, whatever it did before."""
         self.lanes.pop(result.name, None)
         if result.verdict != "FAILED":
-            end = f"{result.verdict} {result.seconds} s"
+            end = f"{result.verdict} {result.took}"
             self.lanes[result.name] = {"commit": self.commit, "end": end}
         if self.is_kept:
             PROGRESS.parent.mkdir(parents=True, exist_ok=True)

@@ -155,13 +155,13 @@ def test_a_run_without_a_record_is_full_and_the_next_one_fast(checkout: Path) ->
     assert text.splitlines()[0] == "last full run: unknown; this run is a full one"
     assert "ran first" in text
     assert "ran second" in text
-    assert "skipped  third: three (0 s): no such machine here" in text
+    assert "skipped  third: three (0 s, 0 s of CPU): no such machine here" in text
     assert text.splitlines()[-1] == "2 passed, 0 failed, 1 skipped"
     record = json.loads((checkout / ".ci" / "full.json").read_text())
     assert record["lanes"] == {
-        "first": "passed 0 s",
-        "second": "passed 0 s",
-        "third": "skipped 0 s",
+        "first": "passed 0 s, 0 s of CPU",
+        "second": "passed 0 s, 0 s of CPU",
+        "third": "skipped 0 s, 0 s of CPU",
     }
     commit(checkout)
     code, text = run_ci(checkout)
@@ -217,8 +217,8 @@ def test_a_red_full_run_is_resumed_where_it_was(checkout: Path) -> None:
     assert text.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
     record = json.loads((checkout / ".ci" / "full.json").read_text())
     assert set(record["lanes"]) == {"first", "second", "third"}
-    assert re.fullmatch(r"skipped 0 s at [0-9a-f]{7}", record["lanes"]["third"])
-    assert record["lanes"]["second"] == "passed 0 s"
+    assert re.fullmatch(r"skipped 0 s, 0 s of CPU at [0-9a-f]{7}", record["lanes"]["third"])
+    assert record["lanes"]["second"] == "passed 0 s, 0 s of CPU"
     # A lane that passed is run again when its own folder has changed since.
     commit(checkout)
     (checkout / "b" / "file").write_text("changed")
