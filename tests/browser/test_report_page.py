@@ -115,11 +115,20 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, TABLET, PHONE, SMALL], ids=["1400", "800", "390", "360"])
+SIZES = {"1400": WIDE, "800": TABLET, "390": PHONE, "360": SMALL}
+LAYOUTS = [
+    pytest.param(name, scheme, size, id=f"{width}-{scheme}-{name}")
+    for width, size in SIZES.items()
+    for scheme in ("light", "dark")
+    for name in RUNS
+    # It has more of the same rows, and axe-core takes ten seconds for them: once of a kind is enough.
+    if name != "large" or (width, scheme) in {("1400", "light"), ("390", "dark")}
+]
+
+
+@pytest.mark.parametrize(("name", "scheme", "size"), LAYOUTS)
 def test_page_is_quiet_offline_and_accessible(
-    browser: Browser, pages: dict[str, Path], name: str, size: dict[str, int], scheme: str
+    browser: Browser, pages: dict[str, Path], name: str, scheme: str, size: dict[str, int]
 ) -> None:
     """U3, U4: no table is cut off; the operators' fits without scrolling sideways."""
     opened = Opened(browser, pages[name].as_uri(), size, scheme)

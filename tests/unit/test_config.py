@@ -257,6 +257,16 @@ def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
     assert parse_cpus(text) == cpus
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("4-2", "the range 4-2 ends before it begins; write 2-4"), ("0x0", "the mask 0x0 has no CPU")],
+)
+def test_a_list_without_a_cpu_is_refused(text: str, reason: str) -> None:
+    """It was read as no list at all, as if nobody had asked for CPUs."""
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        parse_cpus(text)
+
+
 def shipped(folder: str) -> list[Path]:
     files = sorted((ROOT / "configs" / folder).glob("*.json"))
     return [path for path in files if not path.name.startswith("matrix_")]

@@ -23,7 +23,9 @@ from etprof.etrecord.archive import _find_problem
 from etprof.export import lowering
 from etprof.export.quality.reading import generate
 from etprof.history import gate
+from etprof.history.schema import Metric
 from etprof.model_registry.eager_model import ExportMethod
+from etprof.model_registry.input_spec import parse_input
 from etprof.run.accuracy import FLOORS, judge_lowering, reachable_floors
 from etprof.run.directory import _walk
 from etprof.statistics.effect import is_balanced
@@ -194,3 +196,19 @@ def test_tables_are_stored_in_order_and_a_kernel_is_copied_for_convolutions_alon
     assert {name: value.is_contiguous() for name, value in program.state_dict.items()} == {
         "table": True, "kernel": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(102.0, "unchanged"), (98.0, "unchanged"), (102.1, "regression")]
+)
+def test_a_size_of_just_its_threshold_more_or_less_is_unchanged(value: float, verdict: str) -> None:
+    """102 of 100 is 0.020000000000000018 more as a float, and was beyond 2 %."""
+    size = Metric(name="pte_bytes", unit="bytes", higher_is_better=False, value=value, count=3)
+    (judged,) = gate.judge_all([gate.MetricComparison(size, (), 100.0, 0.02)])
+    assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("uint8", 255), ("int8", 127)])
+def test_drawn_integers_reach_the_largest_of_their_type(dtype: str, largest: int) -> None:
+    torch.manual_seed(0)
+    assert int(parse_input(f"{dtype}:9000").draw(300).max()) == largest

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
 
+from etprof.analysis.assessment import assess_runs
+from etprof.analysis.findings.coverage import _sizes, _waste
 from etprof.analysis.findings.work import _crossing
 from etprof.backends import backend
+from etprof.backends.xnnpack.exporting import XnnpackExporter
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.process import Completed
 from etprof.cli.optimize import _write_page
@@ -18,8 +23,13 @@ from etprof.cli.parser import HelpPage
 from etprof.export.runtime_check import bundle_program
 from etprof.export_llm.planning import LlmRequest, plan_export
 from etprof.model_registry.eager_model import ExportMethod
-from etprof.run.delegation import GraphOperator, MethodReport
+from etprof.run.delegation import DelegateNode, GraphOperator, MethodReport
+from etprof.run.load import Run as LoadedRun
+from etprof.tables.alternatives import side_by_side
 from etprof.targets.android.session import DeviceSession, RemoteFile
+from tests.known_runs import write_run
+from tests.unit.test_findings import convolutions, one
+from tests.unit.test_findings_hold import described, node, traced
 from tests.unit.test_optimize_page import search as searched
 from tests.unit.test_optimize_search import program, search
 
@@ -131,3 +141,52 @@ def test_what_a_launch_says_is_kept_apart_from_what_it_complains_of() -> None:
     assert (finished.stdout, finished.stderr) == ("said", "complained")
     assert (finished.exit_code, finished.process_id) == (-9, "4711")
     assert finished.files == {"output_0.bin": RemoteFile("a" * 64, 12)}
+
+
+def test_the_sizes_that_would_fill_tiles_are_those_of_most_calls() -> None:
+    """One large call and nine small ones, on tiles of 32 rows and 32 columns."""
+    kernel = SimpleNamespace(by_sizes=[((100, 100, 64), 1), ((33, 30, 64), 9)])
+    work = SimpleNamespace(macs=1000, computed=2000)
+    tile = SimpleNamespace(rows=32, columns=32)
+    use: Any = SimpleNamespace(kernel=kernel, work=work, tile=tile)
+    assert _waste(use).endswith("; m 64, n 32 would fill them")
+    assert _sizes(use) == "m 33, n 30, k 64"
+
+
+@pytest.mark.parametrize(
+    ("message", "kinds"),
+    [
+        ("Failed to create convolution 2d node 7 with code 2", ["Convolution2d"]),
+        # What has the handle, where no kind is named as in the graph.
+        ("Failed to create unheard-of node 7", ["Convolution2d", "Clamp"]),
+        ("Failed to define tensor 5", ["Add"]),
+        ("Failed to create convolution 2d node 9", []),
+    ],
+)
+def test_the_node_that_xnnpack_refuses_is_found_by_number_and_kind(
+    message: str, kinds: list[str]
+) -> None:
+    nodes = [
+        DelegateNode(kind="Convolution2d", debug_handle=7, output=3),
+        DelegateNode(kind="Clamp", debug_handle=7, output=4),
+        DelegateNode(kind="Add", debug_handle=8, output=5),
+    ]
+    refused = XnnpackExporter().find_refused(message, nodes)
+    assert [node.kind for node in refused] == kinds
+
+
+def test_a_module_of_several_runs_is_one_row(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / name, replace(described(one(convolutions(us)), [
+            traced("a", "stem", "aten.conv2d.default", delegate=0)], node("Conv2d", "a")),
+            precision=name))
+        for name, us in (("fp16", 10), ("fp32", 40))
+    ]  # fmt: skip
+    together = side_by_side(assess_runs([LoadedRun.load(folder) for folder in folders]))
+    assert together is not None
+    (section,) = [entry for entry in together.sections if entry.anchor == "run_modules"]
+    (table,) = section.tables
+    assert len(table.columns) == 3
+    assert table.columns[0].name == "module"
+    # One row, whose figures are those of either run.
+    assert len(table.rows) == 1

@@ -10,8 +10,9 @@ import pytest
 
 from etprof.analysis.output_check import mode_tolerance_db
 from etprof.base.errors import InputFileError
+from etprof.run.accuracy import FLOORS, judge_precision
 from etprof.run.tensors import load_tensor
-from etprof.statistics.likeness import compare
+from etprof.statistics.likeness import compare, snr_db
 
 
 def test_equal_outputs_are_identical_even_where_they_are_no_numbers() -> None:
@@ -94,3 +95,30 @@ def test_infinities_of_other_signs_and_no_numbers_are_not_alike() -> None:
     parity = compare(0, value, reference, columns=5)
     assert parity.nonfinite_differences == 2
     assert not parity.is_within(0.0)
+
+
+@pytest.mark.parametrize(
+    ("signal", "error", "expected_db"),
+    [
+        ([3e200, 4e200], [3e198, 4e198], 40.0),  # each value one per cent off
+        ([1e200, 2e200], [1e200, -1e200], 10 * math.log10(5 / 2)),
+        ([1.0, 1.0], [1e200, 0.0], 10 * math.log10(2) - 4000),
+        ([1e200, 0.0], [1.0, 1.0], 4000 - 10 * math.log10(2)),
+        ([1e308, 1e308], [math.inf, 0.0], -math.inf),
+    ],
+)
+def test_squares_that_overflow_have_a_ratio(
+    signal: list[float], error: list[float], expected_db: float
+) -> None:
+    assert snr_db(np.array(signal), np.array(error)) == pytest.approx(expected_db, abs=1e-9)
+
+
+def test_wrong_outputs_of_1e200_fail_with_a_figure() -> None:
+    """The ratio was NaN, and the verdict ended in a ValueError."""
+    parity = compare(0, np.array([1e200, 3e200]), np.array([2e200, 1e200]), 2)
+    assert parity.mse is None
+    verdict = judge_precision([parity], FLOORS["fp16"])
+    assert verdict.answer == "failed"
+    # Σ signal² is 5e400, and so is Σ error².
+    assert verdict.snr_db == pytest.approx(0.0, abs=1e-9)
+    assert "0 dB signal to noise" in verdict.reason

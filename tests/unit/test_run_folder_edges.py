@@ -186,6 +186,8 @@ def test_a_run_directory_is_suggested_from_one_or_two_levels_below(tmp_path: Pat
         (tmp_path / name / "manifest.json").touch()
     expected = ", ".join(str(tmp_path / name) for name in ("b", "c/linux", "d"))
     assert suggest_run_directory(tmp_path, None) == f"give a run directory: {expected}"
+    (tmp_path / "manifest.json").touch()
+    assert suggest_run_directory(tmp_path, None) == f"give a run directory: {expected}"
     (tmp_path / "metrics.json").touch()
     assert suggest_run_directory(tmp_path, None).startswith("give a run directory")
     assert suggest_run_directory(tmp_path, manifest()).startswith("metrics.json has its times")

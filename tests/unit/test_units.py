@@ -107,6 +107,8 @@ def test_what_spans_many_decades_has_three_digits_and_a_power() -> None:
         (-2, 900_000, "0 … 900 µs"),
         (0, 0, "0 … 0 ns"),
         (1.2e6, 3.44e6, "1.2 … 3.4 ms"),
+        (999, 999, "1.0 … 1.0 µs"),  # one unit up, where two digits round to it
+        (5_000, 9_960, "5 … 10 µs"),
     ],
 )
 def test_a_prediction_has_no_more_digits_than_it_knows(
