@@ -19,6 +19,9 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         raise ValueError(msg)
     if re.fullmatch(r"0x[0-9a-fA-F]{1,64}", text):
         mask = int(text, 16)
+        if mask == 0:
+            msg = f"the mask {text} has no CPU"
+            raise ValueError(msg)
         return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
     cpus: set[int] = set()
     for cpu_range in text.split(","):
@@ -26,5 +29,9 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         if match is None:
             msg = f'{text!r} is not a list of CPUs; write "0-3,6", or a mask "0xf0"'
             raise ValueError(msg)
-        cpus |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            msg = f"the range {cpu_range.strip()} ends before it begins; write {last}-{first}"
+            raise ValueError(msg)
+        cpus |= set(range(first, last + 1))
     return tuple(sorted(cpus))

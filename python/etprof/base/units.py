@@ -59,6 +59,9 @@ def format_interval(
 def format_prediction(low_ns: float, high_ns: float) -> str:
     """Formats the ends of a prediction in one unit, to two digits of the larger: `350 … 820 µs`."""
     largest_ns = max(abs(low_ns), abs(high_ns))
+    if largest_ns:
+        # As it is shown: 999 ns are 1.0 µs in two digits.
+        largest_ns = round(largest_ns, 1 - math.floor(math.log10(largest_ns)))
     scale, unit = next((row for row in _TIME_UNITS if largest_ns >= row[0]), _TIME_UNITS[-1])
     digits = 1 - math.floor(math.log10(largest_ns / scale)) if largest_ns else 0
     low, high = (

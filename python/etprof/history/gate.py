@@ -464,7 +464,8 @@ def _judge_exact(comparison: MetricComparison) -> Judgement:
         return Judgement("inconclusive", None, None, None, limit, comparison.problem)
     change = comparison.change
     verdict: Verdict = "unchanged"
-    if abs(change) > limit:
+    # 102 of 100 is 0.020000000000000018 more, and not beyond 2 %.
+    if abs(change) > limit and not math.isclose(abs(change), limit):
         is_worse = _is_worse(comparison.candidate, change)
         verdict = "regression" if is_worse else "improvement"
     finding = "the same" if change == 0 else f"another value, {_limit(limit, verdict)}"

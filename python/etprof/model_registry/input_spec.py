@@ -82,7 +82,7 @@ class InputSpec:
             return torch.rand(self.shape) < 0.5
         if not self.is_integer:
             return torch.randn(self.shape).to(dtype)
-        return torch.randint(min(limit, torch.iinfo(dtype).max), self.shape).to(dtype)
+        return torch.randint(min(limit - 1, torch.iinfo(dtype).max) + 1, self.shape).to(dtype)
 
 
 def parse_input(text: str) -> InputSpec:

@@ -434,7 +434,7 @@ def suggest_run_directory(folder: Path, manifest: Manifest | None) -> str:
             f"them); where the per-operator breakdown failed, {resume_hint(manifest, folder)}"
         )
     run_dirs = [
-        path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
+        path.parent for pattern in ("*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
     ]
-    runs = ", ".join(str(path) for path in sorted(run_dirs)[:3] if path != folder)
+    runs = ", ".join(str(path) for path in sorted(run_dirs)[:3])
     return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -113,7 +114,9 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         raise InputFileError(msg)
     finite = np.isfinite(value) & np.isfinite(reference)
     same_odd = (np.isnan(value) & np.isnan(reference)) | (value == reference)
-    error = np.where(finite, value, 0) - np.where(finite, reference, 0)
+    with np.errstate(over="ignore"):
+        error = np.where(finite, value, 0) - np.where(finite, reference, 0)
+        mean_square = float(np.sum(error**2)) / max(error.size, 1)
     scale = float(np.max(np.abs(reference[finite]), initial=0.0))
     large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
     is_real, is_label = kind == "real", kind == "label"
@@ -125,7 +128,7 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         identical=bool(same_odd.all()),
         max_abs=float(np.max(np.abs(error), initial=0.0)),
         max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
-        mse=None if lost else float(np.sum(error**2)) / max(error.size, 1),
+        mse=None if lost or mean_square == np.inf else mean_square,
         snr_db=None if is_label else snr_db(reference[finite], error[finite]),
         cosine=None if is_label else _cosine(value[finite], reference[finite]),
         top1=_top1(value, reference, columns, -1) if is_real else equal,
@@ -148,7 +151,7 @@ def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
     if odd:
         return f"{odd} of its {reference.size} values are not finite"
     largest = float(np.max(np.abs(reference)))
-    if 0 < largest < np.finfo(np.float32).tiny:
+    if 0 < largest < float(np.finfo(np.float32).tiny):
         return f"it is {largest:.1g} at most, where float32 has no precision left"
     if largest == 0 or (reference.size > 1 and np.ptp(reference) == 0):
         return f"it is {reference[0] + 0.0:g} everywhere"
@@ -165,11 +168,20 @@ def snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | N
     Returns:
         In dB.
     """
-    noise = float(np.sum(error**2))
+    with np.errstate(over="ignore"):
+        noise, power = float(np.sum(error**2)), float(np.sum(signal**2))
     if noise == 0:
         return None
-    power = float(np.sum(signal**2))
-    return -np.inf if power == 0 else float(10 * np.log10(power / noise))
+    if power == 0:
+        return -np.inf
+    if max(power, noise) < np.inf:
+        return float(10 * np.log10(power / noise))
+    # Squares of float64 overflow from 1e154 on: each is scaled by its largest.
+    largest_error, largest = float(np.max(np.abs(error))), float(np.max(np.abs(signal)))
+    if largest_error == np.inf:
+        return -np.inf
+    scaled = float(np.sum((signal / largest) ** 2) / np.sum((error / largest_error) ** 2))
+    return 10 * math.log10(scaled) + 20 * (math.log10(largest) - math.log10(largest_error))
 
 
 def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
@@ -182,13 +194,15 @@ def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
     Returns:
         In the reference's unit.
     """
-    power = float(np.mean(reference**2)) if reference.size else 0.0
+    with np.errstate(over="ignore"):
+        power = float(np.mean(reference**2)) if reference.size else 0.0
     return float(np.sqrt(power) * 10 ** (-least_db / 20))
 
 
 def _cosine(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float | None:
     """Cosine of the angle between two arrays of shape (elements,); None where one is zero."""
-    lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
+    with np.errstate(over="ignore"):
+        lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
     return float(np.dot(value, reference) / lengths) if 0 < lengths < np.inf else None
 
 
