@@ -88,7 +88,7 @@ def main() -> int:
         "--as-mapped", action="store_true", help="trace no test again, whatever has changed"
     )
     parser.add_argument(
-        "--slow", action="store_true", help="ask slow tests too; to trace them takes half an hour"
+        "--slow", action="store_true", help="ask slow tests too; to trace them takes long"
     )
     words = parser.parse_args()
     if words.random is None:
