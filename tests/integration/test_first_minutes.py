@@ -95,7 +95,7 @@ def test_without_pip_the_package_is_named(clone: Path, tmp_path: Path) -> None:
     assert "apt install python3-pip" in said(done)
 
 
-@pytest.mark.parametrize("sign", [*'[]";|<>'])
+@pytest.mark.parametrize("sign", [*'[]";,|<>'])
 def test_a_folder_in_which_cmake_cannot_build_is_named(
     clone: Path, tmp_path: Path, sign: str
 ) -> None:
