@@ -13,6 +13,7 @@ from etprof.base.files import hash_file
 from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.export.exporter import export_model
+from etprof.export.quality.input_spread import ratios_over_inputs
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.run.optimization import Optimization
@@ -24,6 +25,8 @@ from tests.world.spec import Capabilities, Noise, Operator, RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.integration.conftest import Exports
 from unittest.mock import Mock
 
 
@@ -269,6 +272,28 @@ def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
         "mine.pte", "optimize.json",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_programs_are_compared_on_several_inputs(exports: Exports, precision: str) -> None:
+    request = ExportRequest("toy_cnn", precision)
+    files = exports.get(request)
+    manifest = load_export_manifest(files.pte)
+    assert manifest is not None
+    check = manifest.methods["forward"].check
+    assert check is not None
+    ratios = ratios_over_inputs(request, [files, files], count=5)
+    assert ratios is not None
+    assert ratios[0] == ratios[1]
+    assert len(set(ratios[0])) == len(ratios[0]) == 5
+    # The first is the export's own; the others are of the same size.
+    assert ratios[0][0] == pytest.approx(check.outputs[0].snr_db, abs=0.01)
+    assert max(ratios[0]) - min(ratios[0]) < 12
+
+
+def test_a_model_with_state_has_one_input(exports: Exports) -> None:
+    request = ExportRequest("decoder", "fp32")
+    assert ratios_over_inputs(request, [exports.get(request)]) is None
 
 
 def test_an_export_that_fails_leaves_no_earlier_program(

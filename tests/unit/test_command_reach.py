@@ -94,7 +94,7 @@ def test_a_gain_below_the_margin_leads_with_no_command(tmp_path: Path) -> None:
     shown = points(told)
     assert all("etprof export" not in action for _, action in shown)
     text, action = next(point for point in shown if point[0].startswith("F5"))
-    assert ": predicted gain 6.0 … 10.0 µs, below 2 %: not worth it" in text
+    assert ": predicted gain 6 … 10 µs, below 2 %: not worth it" in text
     assert action == f"No rewrite of etprof helps the others: {NO_OPERATOR}"
     assert shown[-1] == (text, action), "what is worth it comes first"
     assert COMMAND not in (best_suggestion(told) or "")

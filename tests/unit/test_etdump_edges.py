@@ -360,8 +360,9 @@ def test_a_part_is_no_larger_than_a_graph(
     with archive.open_parts(path) as parts:
         member = parts._archive.getinfo("debug_handle_map")
         parts._read_bytes, member.file_size, member.compress_size = before, size, packed
-        # What may be read ends too early, since the file does not have it.
-        with pytest.raises(InputFileError if reason else EOFError, match=reason):
+        # The file does not have so much: newer zipfiles see that before they read.
+        errors = InputFileError if reason else (EOFError, InputFileError)
+        with pytest.raises(errors, match=reason or "^$|Overlapped entries"):
             parts._read("debug_handle_map")
 
 

@@ -112,8 +112,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
          "modules that a rewrite leaves as they are, such as 'spelled_norms=encoder.*'",
          {"default": (), "dest": "rewrite_exclusions"}),
         ("--tolerance", decibels, "DB",
-         "how many dB lower than the baseline's the SNR against eager fp32 may be (default 2)",
-         {"default": 2.0}),
+         "how many dB less SNR against eager fp32 it may have (default 2 where that is near its least)"),
         ("--least-snr", decibels, "DB",
          "least signal-to-noise ratio of the result (default: the precision's)"),
         ("--dry-run", bool, "", "list what would be tried and what each rewrite would change"),
@@ -178,6 +177,7 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     """Searches; on the target, where one is named."""
     from etprof.cli.progress import say
     from etprof.optimize.optimizing import Optimizer
+    from etprof.optimize.search import TOLERANCE_DB
 
     fields = {name: getattr(arguments, name) for name in ("serial", "runner")}
     for name, value in {**fields, "threads": arguments.threads, "blocks": arguments.blocks}.items():
@@ -185,8 +185,17 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
             raise UsageError(
                 f"--{name} is for measuring: add --target, such as --target local, or leave it out"
             )
+    tolerance_db = TOLERANCE_DB if arguments.tolerance is None else arguments.tolerance
+    optimizer = Optimizer(
+        request,
+        folder,
+        tolerance_db,
+        arguments.budget,
+        say,
+        holds_everywhere=arguments.tolerance is not None,
+    )
     if arguments.target is None:
-        return Optimizer(request, folder, arguments.tolerance, arguments.budget, say).run()
+        return optimizer.run()
     from etprof.config import TargetConfig
     from etprof.optimize.proving import TargetEvaluator
     from etprof.targets.registry import make_target
@@ -196,12 +205,10 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     target.describe()
     target_config = TargetConfig(kind=arguments.target, serial=arguments.serial)
     with listening(arguments) as listener:
-        prover = TargetEvaluator(
+        optimizer.prover = TargetEvaluator(
             target, target_config, listener, arguments.threads, arguments.blocks
         )
-        return Optimizer(
-            request, folder, arguments.tolerance, arguments.budget, say, prover=prover
-        ).run()
+        return optimizer.run()
 
 
 def _request(arguments: argparse.Namespace) -> ExportRequest:

@@ -25,7 +25,7 @@ from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles, parse_precision
 from etprof.model_registry.registry import find_model
 from etprof.optimize.recipe import write_recipe
-from etprof.optimize.search import Search, choose_layers
+from etprof.optimize.search import FAR_DB, Search, choose_layers
 from etprof.run.delegation import DelegationReport
 from etprof.run.optimization import (
     FLOAT_LAYERS,
@@ -68,8 +68,12 @@ class Optimizer:
     request: ExportRequest
     folder: Path
     tolerance_db: float
+    """How much nearer to eager the baseline may be than the result; where it is far above what the
+    precision is held to, only if `holds_everywhere`."""
     budget_s: float | None
     tell: Callable[[str], None]
+    holds_everywhere: bool = False
+    """Whether the tolerance was asked for."""
     prover: TargetEvaluator | None = None
     """None: only the figures of exports decide."""
     cached_trials: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(
@@ -82,6 +86,10 @@ class Optimizer:
     """Whether every program is counted: what was predicted of this model did not hold."""
     record: Optimization = field(init=False)
     _began_s: float = field(default_factory=time.monotonic)
+    _losses_db: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[float, ...]] = field(
+        default_factory=dict
+    )
+    """By how much trials are further from eager than the baseline, input by input."""
 
     def run(self) -> Optimization:
         """Runs the search, from where an earlier one of the same program stopped.
@@ -157,6 +165,8 @@ class Optimizer:
             discard=lambda trial: shutil.rmtree(self._place(trial).pte.parent, ignore_errors=True),
             find_modules=self._find_modules,
             exclude=self._exclude,
+            losses_of=self._compare_inputs,
+            far_db=math.inf if self.holds_everywhere else FAR_DB,
         )
         for name, why in self._left_out().items():
             search.steps.append(OptimizationStep(rewrite=name, kept=False, why=why))
@@ -213,6 +223,24 @@ class Optimizer:
 
     def _exclude(self, name: str, paths: Sequence[str]) -> None:
         self.exclusions[name] = tuple(paths)
+
+    def _compare_inputs(self, trial: Trial, baseline: Trial) -> tuple[float, ...]:
+        """Returns by how many dB a trial is further from eager than the baseline, input by input.
+
+        None of a model with state, and where a program or the model fails on them.
+        """
+        from etprof.export.quality.input_spread import ratios_over_inputs
+
+        key = trial.choice, trial.float_layers
+        if key not in self._losses_db:
+            self.tell(f"comparing trial {trial.number + 1} with the plain program on more inputs")
+            files = (self._find(trial), self._find(baseline))
+            ratios: list[list[float]] | None = None
+            with suppress(ExportError):
+                ratios = ratios_over_inputs(self._request(baseline), files)
+            pairs = zip(*ratios, strict=True) if ratios else ()
+            self._losses_db[key] = tuple(plain_db - ratio_db for ratio_db, plain_db in pairs)
+        return self._losses_db[key]
 
     def _find_modules(self, names: tuple[str, ...], name: str) -> tuple[str, ...]:
         """Returns the modules whose operators the rewrite called `name` replaces among `names`.

@@ -10,12 +10,15 @@ than noise; if that left out gains that only add up together, all of them stay.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import join_names
 from etprof.base.units import format_value
 from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
+from etprof.statistics.two_samples import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +38,13 @@ _OF_TIMES: Final = {
 _MOST_MODULES: Final = 3
 """Of a rewrite, that are left as they are: each costs a search by halves, and what spoils more is taken
 for wrong everywhere."""
+TOLERANCE_DB: Final = 2.0
+"""Unless somebody asks for another: what etprof's own rewrites cost models that they suit is less."""
+FAR_DB: Final = 20.0
+"""Above what the precision is held to: a hundredth of the error that it may have. There nobody needs
+the nearer of two programs; a ratio on one input differs by 2.4 dB (one standard deviation) by chance."""
+LEAST_INPUTS: Final = 3
+"""Fewer say nothing of their spread."""
 _TOGETHER: Final = "slower without all that are no gain alone"
 
 
@@ -74,7 +84,7 @@ class Search:
     names: Sequence[str]
     try_out: Callable[[tuple[str, ...]], Trial]
     tolerance_db: float
-    """How much nearer to eager the baseline may be than the result."""
+    """How much nearer to eager the baseline may be than the result, on the mean of inputs."""
     is_time_left: Callable[[], bool]
     measure: Callable[[Trial, Trial], tuple[Gain, ...]] | None = None
     """Measures a program in turns with another; None where the figures of exports decide."""
@@ -84,6 +94,11 @@ class Search:
     """Returns the paths of the modules that the second changes among the first; none if unknown."""
     exclude: Callable[[str, Sequence[str]], None] = lambda _, __: None
     """Has a rewrite leave these modules as they are, and no others, from now on."""
+    far_db: float = FAR_DB
+    """Above what the precision is held to; from there on the tolerance does not count."""
+    losses_of: Callable[[Trial, Trial], Sequence[float]] = lambda _, __: ()
+    """Returns by how many dB the first program is further from eager than the second, input by
+    input; none where that is known of one input alone."""
     steps: list[OptimizationStep] = field(default_factory=list)
     gains: tuple[Gain, ...] = ()
     """Of the result over the baseline."""
@@ -118,11 +133,29 @@ class Search:
         if trial.counted is not None and trial.counted.problem is not None:
             return trial.counted.problem
         if baseline.passed and trial.snr_db is not None:
-            lost_db = (baseline.snr_db or trial.snr_db) - trial.snr_db
-            if lost_db > self.tolerance_db:
-                lost, tolerance = format_value("dB", lost_db), format_value("dB", self.tolerance_db)
-                return f"it loses {lost}, more than {tolerance}"
+            return self._find_loss(
+                trial, baseline, (baseline.snr_db or trial.snr_db) - trial.snr_db
+            )
         return None
+
+    def _find_loss(self, trial: Trial, baseline: Trial, lost_db: float) -> str | None:
+        """Says how much further from eager a program is, where that is more than the tolerance.
+
+        The loss on one input is judged only where the outputs are near what is asked for, and where
+        it is too large by several inputs: rounding makes now one program the nearer, now the other.
+        """
+        if lost_db <= self.tolerance_db or (trial.spare_db or 0.0) >= self.far_db:
+            return None
+        tolerance = format_value("dB", self.tolerance_db)
+        losses = self.losses_of(trial, baseline)
+        if len(losses) < LEAST_INPUTS:
+            return f"it loses {format_value('dB', lost_db)}, more than {tolerance}"
+        mean = fmean(losses)
+        reach = t_quantile(len(losses) - 1) * stdev(losses) / math.sqrt(len(losses))
+        if mean - reach <= self.tolerance_db:
+            return None
+        ends = (format_value("dB", end) for end in (mean - reach, mean + reach))
+        return f"it loses {' … '.join(ends)} over {len(losses)} inputs, more than {tolerance}"
 
     def _weigh(
         self, candidate: Trial, reference: Trial, baseline: Trial

@@ -99,6 +99,9 @@ class Trial(Record):
     """Of tensors outside delegates, in all arenas of all methods."""
     snr_db: float | None = None
     """The least of all outputs against eager float32; None where they are equal, or nothing ran."""
+    spare_db: float | None = None
+    """How far the outputs are above what the precision is held to, the nearest of them; None where
+    they are equal, nothing ran, or an earlier etprof did not say."""
     passed: bool = False
     problem: Name | None = None
     """Why there is no such program."""
@@ -148,6 +151,13 @@ def describe_trial(
     without = [_macs_without_sme2(summary) for summary in summaries]
     checks = [method.check for method in manifest.methods.values() if method.check is not None]
     ratios = [output.snr_db for check in checks for output in check.outputs]
+    spares = [
+        output.snr_db - check.floors.snr_db
+        for check in checks
+        if check.floors is not None
+        for output in check.outputs
+        if output.snr_db is not None
+    ]
     layers = requested.float_layers
     mixed = (AppliedRewrite(name=FLOAT_LAYERS, operators=len(layers)),) if layers else ()
     return Trial(
@@ -168,6 +178,7 @@ def describe_trial(
             sum(method.memory.arena_bytes) for method in report.methods.values() if method.memory
         ),
         snr_db=min((ratio for ratio in ratios if ratio is not None), default=None),
+        spare_db=min(spares, default=None),
         passed=bool(checks) and all(check.passed is True for check in checks),
     )
 
