@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.utils import _pytree as pytree
 
-from etprof.base.errors import ExportError
+from etprof.base.errors import ExportError, first_line
 from etprof.export import model_loading, tensors, upstream
 from etprof.export.quality.reference import in_float32
 from etprof.export.runtime_check import compare_output, execute_steps
 from etprof.export.session import SEED
-from etprof.export.state import list_changes, run_eager, take_state, unchanged_buffers
+from etprof.export.state import run_eager, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,11 +109,14 @@ def _ratios_of(
     if len(methods) < 2:
         return None
     dtype = getattr(torch, request.parsed_precision().float_dtype)
-    before = take_state(methods[0].module)
-    with unchanged_buffers(methods[0].module):
-        references = [run_eager(method) for method in methods]
-        if list_changes(before, take_state(methods[0].module)):
+    try:
+        if run_steps(methods[0]).changed:
             return None
+        references = [run_eager(method) for method in methods]
+    # The model's own code refuses values in another order.
+    except Exception as error:
+        msg = f"the eager model fails on its values in another order: {first_line(error)}"
+        raise ExportError(msg) from error
     flat = [_program_inputs(method, dtype, request) for method in methods]
     return [
         [
