@@ -13,6 +13,7 @@ changed for since, is not run again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -183,15 +184,32 @@ class LaneResult:
     name: str
     verdict: Literal["passed", "FAILED", "skipped"]
     seconds: int
-    cpu_seconds: int
-    """Of all its processes; less than the cores it keeps times its seconds: it waits for something."""
+    cpu_seconds: int | None
+    """Of all that it waited for; much less than its cores times its seconds: it waits for something
+    else. None where it was ended."""
     output: Path
     reason: str = ""
 
     @property
     def took(self) -> str:
         """How long it took, and how much of that it computed."""
-        return f"{self.seconds} s, {self.cpu_seconds} s of CPU"
+        computed = "" if self.cpu_seconds is None else f", {self.cpu_seconds} s of CPU"
+        return f"{self.seconds} s{computed}"
+
+
+class LaneTimer(threading.Timer):
+    """Ends a lane and all that it has started, when it takes too long."""
+
+    def __init__(self, process_id: int) -> None:
+        super().__init__(LONGEST_LANE_S, self._end)
+        self._process_id = process_id
+        self.has_ended_it = False
+
+    def _end(self) -> None:
+        # It may have ended at this very moment.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process_id, signal.SIGKILL)
+            self.has_ended_it = True
 
 
 @dataclass
@@ -225,7 +243,8 @@ class LaneRun:
     def end(self) -> None:
         """Ends what still runs, with all that it has started."""
         for child in list(self._children):
-            os.killpg(child.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
 
     def _startable(self, waiting: Sequence[str], running: Sequence[str]) -> list[str]:
         """The next lanes that the free cores and what they need allow, in the table's order."""
@@ -253,7 +272,7 @@ class LaneRun:
                 start_new_session=True,
             )
             self._children.add(child)
-            timer = threading.Timer(LONGEST_LANE_S, os.killpg, (child.pid, signal.SIGKILL))
+            timer = LaneTimer(child.pid)
             timer.start()
             try:
                 # Not Popen's, which does not say what it and all that it waited for computed.
@@ -262,10 +281,11 @@ class LaneRun:
             finally:
                 timer.cancel()
                 self._children.discard(child)
-            seconds = round(time.monotonic() - start)
-            if seconds >= LONGEST_LANE_S:
+            if timer.has_ended_it:
                 stream.write(f"\nnot ended within {LONGEST_LANE_S} s\n".encode())
-        cpu_seconds = round(usage.ru_utime + usage.ru_stime)
+        seconds = round(time.monotonic() - start)
+        # Whoever is killed has waited for nobody, whose time is not in its own.
+        cpu_seconds = None if timer.has_ended_it else round(usage.ru_utime + usage.ru_stime)
         if code == SKIPPED:
             return LaneResult(name, "skipped", seconds, cpu_seconds, output, last_line(output))
         return LaneResult(name, "FAILED" if code else "passed", seconds, cpu_seconds, output)

@@ -288,7 +288,7 @@ def test_programs_are_compared_on_several_inputs(exports: Exports, precision: st
     assert len(set(ratios[0])) == len(ratios[0]) == 5
     # The first is the export's own; the others are of the same size.
     assert ratios[0][0] == pytest.approx(check.outputs[0].snr_db, abs=0.01)
-    assert max(ratios[0]) - min(ratios[0]) < 12
+    assert max(ratios[0]) - min(ratios[0]) < 20
 
 
 def test_a_model_with_state_has_one_input(exports: Exports) -> None:

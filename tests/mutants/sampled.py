@@ -352,6 +352,9 @@ def run_sample(asked: Asked) -> int:
         make_map(MAP, _traced_files(), _QUICK, asked.jobs)
         if asked.slow:
             make_map(SLOW_MAP, _slow_files(), _SLOW, asked.jobs)
+    for folder in (MAP, *((SLOW_MAP,) if asked.slow else ())):
+        if not folder.is_dir():
+            sys.exit(f"there is no {folder.relative_to(ROOT)} yet; leave --as-mapped out")
     selection = Selection(MAP, ROOT / PACKAGE)
     slow_selection = Selection(SLOW_MAP, ROOT / PACKAGE) if asked.slow else None
     chosen = {}

@@ -46,7 +46,8 @@ def test_a_search_by_figures(tmp_path: Path, optimizer: Recorder) -> None:
     request, *others = optimizer.arguments
     assert (request.model, request.precision) == ("toy_cnn", "fp16")
     assert others[:3] == [Path("made"), 1.5, 120.0]
-    assert optimizer.named == {}
+    # A tolerance that is asked for counts everywhere.
+    assert optimizer.named == {"holds_everywhere": True}
 
 
 def test_a_search_by_times(
@@ -58,7 +59,7 @@ def test_a_search_by_times(
     more = ("--target", "linux", "--threads", "3", "--blocks", "12")
     assert "recorded" in etprof(tmp_path, *WORDS, *more).stderr
     assert optimizer.arguments[1:4] == (Path("made"), 1.5, 120.0)
-    assert optimizer.named == {"prover": evaluator}
+    assert optimizer.named == {"prover": evaluator, "holds_everywhere": True}
     used, wanted, _, threads, blocks = evaluator.arguments
     assert used is target
     assert wanted == TargetConfig(kind="linux")

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -191,6 +192,23 @@ def test_a_broken_lane_is_red_with_its_last_lines_and_leaves_no_record(checkout:
     assert "passed   second: two" in text
     assert text.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
     assert not (checkout / ".ci" / "full.json").exists()
+
+
+def test_a_lane_that_hangs_is_ended_with_what_it_started(checkout: Path) -> None:
+    script = checkout / ".ci" / "lanes.py"
+    assert script.read_text().count("LONGEST_LANE_S = 40 * 60\n") == 1
+    script.write_text(
+        script.read_text().replace("LONGEST_LANE_S = 40 * 60\n", "LONGEST_LANE_S = 1\n")
+    )
+    lane = checkout / ".ci" / "lane"
+    lane.write_text('#!/bin/sh\n[ "$1" != first ] || sleep 600 | cat\n')
+    began_s = time.monotonic()
+    code, text = run_ci(checkout, "full")
+    assert code == 1
+    assert time.monotonic() - began_s < 60
+    # What it computed is unknown, for nobody waited for what it had started.
+    assert re.search(r"FAILED   first: one \([12] s\)\n    not ended within 1 s\n", text)
+    assert "passed   second: two (0 s, 0 s of CPU)" in text
 
 
 def test_the_subject_of_one_slow_lane_broken_turns_a_fast_run_red(checkout: Path) -> None:

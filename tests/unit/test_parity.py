@@ -105,6 +105,9 @@ def test_infinities_of_other_signs_and_no_numbers_are_not_alike() -> None:
         ([1.0, 1.0], [1e200, 0.0], 10 * math.log10(2) - 4000),
         ([1e200, 0.0], [1.0, 1.0], 4000 - 10 * math.log10(2)),
         ([1e308, 1e308], [math.inf, 0.0], -math.inf),
+        ([1e150, 0.0], [0.0, 1e-150], 6000.0),
+        ([1e-170, 0.0], [0.0, 1e-171], 20.0),
+        ([1e60, 0.0], [0.0, 1e-60], 2400.0),
     ],
 )
 def test_squares_that_overflow_have_a_ratio(
@@ -122,3 +125,20 @@ def test_wrong_outputs_of_1e200_fail_with_a_figure() -> None:
     # Σ signal² is 5e400, and so is Σ error².
     assert verdict.snr_db == pytest.approx(0.0, abs=1e-9)
     assert "0 dB signal to noise" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("value", "reference"),
+    [
+        ([1e308, 1.0], [1e-5, 1.0]),
+        ([1e308, -1e308], [-1e308, 1e308]),
+        ([1.0, 2.0], [1e308, -1e308]),
+    ],
+)
+def test_the_largest_numbers_are_compared_without_a_warning(
+    value: list[float], reference: list[float]
+) -> None:
+    parity = compare(0, np.array(value), np.array(reference), 2)
+    assert not parity.identical
+    assert parity.snr_db is not None
+    assert parity.snr_db < 1

@@ -20,6 +20,7 @@ Writes, into out_<model>/optimize_<precision> or where --outdir says:
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,7 +187,8 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
                 f"--{name} is for measuring: add --target, such as --target local, or leave it out"
             )
     tolerance_db = TOLERANCE_DB if arguments.tolerance is None else arguments.tolerance
-    optimizer = Optimizer(
+    make_optimizer = partial(
+        Optimizer,
         request,
         folder,
         tolerance_db,
@@ -195,7 +197,7 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
         holds_everywhere=arguments.tolerance is not None,
     )
     if arguments.target is None:
-        return optimizer.run()
+        return make_optimizer().run()
     from etprof.config import TargetConfig
     from etprof.optimize.proving import TargetEvaluator
     from etprof.targets.registry import make_target
@@ -205,10 +207,10 @@ def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace)
     target.describe()
     target_config = TargetConfig(kind=arguments.target, serial=arguments.serial)
     with listening(arguments) as listener:
-        optimizer.prover = TargetEvaluator(
+        prover = TargetEvaluator(
             target, target_config, listener, arguments.threads, arguments.blocks
         )
-        return optimizer.run()
+        return make_optimizer(prover=prover).run()
 
 
 def _request(arguments: argparse.Namespace) -> ExportRequest:

@@ -86,10 +86,6 @@ class Optimizer:
     """Whether every program is counted: what was predicted of this model did not hold."""
     record: Optimization = field(init=False)
     _began_s: float = field(default_factory=time.monotonic)
-    _losses_db: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[float, ...]] = field(
-        default_factory=dict
-    )
-    """By how much trials are further from eager than the baseline, input by input."""
 
     def run(self) -> Optimization:
         """Runs the search, from where an earlier one of the same program stopped.
@@ -227,20 +223,26 @@ class Optimizer:
     def _compare_inputs(self, trial: Trial, baseline: Trial) -> tuple[float, ...]:
         """Returns by how many dB a trial is further from eager than the baseline, input by input.
 
-        None of a model with state, and where a program or the model fails on them.
+        At most once in all searches of the record. None where only the example's own inputs say it: of
+        a model with state, where the model or a program fails on others, and when the budget ended.
         """
         from etprof.export.quality.input_spread import ratios_over_inputs
 
-        key = trial.choice, trial.float_layers
-        if key not in self._losses_db:
+        trial = self.cached_trials.get((trial.choice, trial.float_layers), trial)
+        if trial.losses_db is None and self._is_time_left():
             self.tell(f"comparing trial {trial.number + 1} with the plain program on more inputs")
-            files = (self._find(trial), self._find(baseline))
             ratios: list[list[float]] | None = None
-            with suppress(ExportError):
+            try:
+                files = (self._find(trial), self._find(baseline))
                 ratios = ratios_over_inputs(self._request(baseline), files)
+            except EtprofError as error:
+                self.tell(f"its loss on the example's inputs counts: {error}")
             pairs = zip(*ratios, strict=True) if ratios else ()
-            self._losses_db[key] = tuple(plain_db - ratio_db for ratio_db, plain_db in pairs)
-        return self._losses_db[key]
+            losses_db = tuple(plain_db - ratio_db for ratio_db, plain_db in pairs)
+            trial = trial.model_copy(update={"losses_db": losses_db})
+            if (trial.choice, trial.float_layers) in self.cached_trials:
+                self._remember(trial)
+        return trial.losses_db or ()
 
     def _find_modules(self, names: tuple[str, ...], name: str) -> tuple[str, ...]:
         """Returns the modules whose operators the rewrite called `name` replaces among `names`.

@@ -10,15 +10,13 @@ than noise; if that left out gains that only add up together, all of them stay.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import join_names
-from etprof.base.units import format_value
+from etprof.base.units import format_range, format_value
 from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
-from etprof.statistics.two_samples import t_quantile
+from etprof.statistics.order_statistics import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,8 +41,6 @@ TOLERANCE_DB: Final = 2.0
 FAR_DB: Final = 20.0
 """Above what the precision is held to: a hundredth of the error that it may have. There nobody needs
 the nearer of two programs; a ratio on one input differs by 2.4 dB (one standard deviation) by chance."""
-LEAST_INPUTS: Final = 3
-"""Fewer say nothing of their spread."""
 _TOGETHER: Final = "slower without all that are no gain alone"
 
 
@@ -84,7 +80,7 @@ class Search:
     names: Sequence[str]
     try_out: Callable[[tuple[str, ...]], Trial]
     tolerance_db: float
-    """How much nearer to eager the baseline may be than the result, on the mean of inputs."""
+    """How much nearer to eager the baseline may be than the result, on the median input."""
     is_time_left: Callable[[], bool]
     measure: Callable[[Trial, Trial], tuple[Gain, ...]] | None = None
     """Measures a program in turns with another; None where the figures of exports decide."""
@@ -148,14 +144,14 @@ class Search:
             return None
         tolerance = format_value("dB", self.tolerance_db)
         losses = self.losses_of(trial, baseline)
-        if len(losses) < LEAST_INPUTS:
+        # Of the median, which one input that goes wrong widens no more than any other does.
+        interval = median_interval(losses)
+        if interval is None:
             return f"it loses {format_value('dB', lost_db)}, more than {tolerance}"
-        mean = fmean(losses)
-        reach = t_quantile(len(losses) - 1) * stdev(losses) / math.sqrt(len(losses))
-        if mean - reach <= self.tolerance_db:
+        if interval.low <= self.tolerance_db:
             return None
-        ends = (format_value("dB", end) for end in (mean - reach, mean + reach))
-        return f"it loses {' … '.join(ends)} over {len(losses)} inputs, more than {tolerance}"
+        lost = format_range("dB", interval.low, interval.high)
+        return f"it loses {lost} over {len(losses)} inputs, more than {tolerance}"
 
     def _weigh(
         self, candidate: Trial, reference: Trial, baseline: Trial

@@ -102,6 +102,9 @@ class Trial(Record):
     spare_db: float | None = None
     """How far the outputs are above what the precision is held to, the nearest of them; None where
     they are equal, nothing ran, or an earlier etprof did not say."""
+    losses_db: tuple[float, ...] | None = None
+    """By how much it is further from eager than the plain program, input by input; empty where the
+    example's inputs alone say it, None where nobody asked."""
     passed: bool = False
     problem: Name | None = None
     """Why there is no such program."""

@@ -17,6 +17,9 @@ _TOLERATED_ZERO: Final = 1e-3
 """Values below this fraction of the largest have no meaningful relative error."""
 _CLEAR_LEAD: Final = 3.0
 """By how many times the error that is allowed a row's largest entry leads, to be clearly that."""
+_LEAST_SQUARED: Final = 1e-70
+"""Below, sums of squares lose digits; above, they and their ratio may overflow. float32 is between."""
+_MOST_SQUARED: Final = 1e70
 _USUAL_DB: Final = 40.0
 """The error that is allowed where nobody says."""
 _EQUAL_SHARES: Final = ((80.0, 0.99), (40.0, 0.95), (20.0, 0.9))
@@ -55,7 +58,7 @@ class Parity:
     max_rel: float
     """Largest relative difference, over reference values of at least 0.1 % of the largest."""
     mse: float | None
-    """Mean squared difference, in the output's unit squared; None where only one of both is finite."""
+    """Mean squared difference, in the output's unit squared; None where one of both is not finite, or it is too large."""
     snr_db: float | None
     """10 log10 of signal power over error power; None when there is no error at all, and of labels,
     which are equal or wrong."""
@@ -87,6 +90,8 @@ class Parity:
         return self.equal_share is not None and self.equal_share >= least_share
 
 
+# float64's squares, quotients and differences may overflow: what then is infinite says so.
+@np.errstate(over="ignore")
 def compare(  # noqa: PLR0913 - two arrays, and what is known of them
     index: int,
     value: NDArray[np.float64],
@@ -114,9 +119,8 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         raise InputFileError(msg)
     finite = np.isfinite(value) & np.isfinite(reference)
     same_odd = (np.isnan(value) & np.isnan(reference)) | (value == reference)
-    with np.errstate(over="ignore"):
-        error = np.where(finite, value, 0) - np.where(finite, reference, 0)
-        mean_square = float(np.sum(error**2)) / max(error.size, 1)
+    error = np.where(finite, value, 0) - np.where(finite, reference, 0)
+    mean_square = float(np.sum(error**2)) / max(error.size, 1)
     scale = float(np.max(np.abs(reference[finite]), initial=0.0))
     large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
     is_real, is_label = kind == "real", kind == "label"
@@ -139,6 +143,7 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
     )
 
 
+@np.errstate(over="ignore")
 def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
     """Says why nothing can be compared with `reference`; None when something can.
 
@@ -168,20 +173,18 @@ def snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | N
     Returns:
         In dB.
     """
-    with np.errstate(over="ignore"):
-        noise, power = float(np.sum(error**2)), float(np.sum(signal**2))
-    if noise == 0:
+    largest_error = float(np.max(np.abs(error), initial=0.0))
+    largest = float(np.max(np.abs(signal), initial=0.0))
+    if largest_error == 0:
         return None
-    if power == 0:
+    if largest == 0 or largest_error == np.inf:
         return -np.inf
-    if max(power, noise) < np.inf:
-        return float(10 * np.log10(power / noise))
-    # Squares of float64 overflow from 1e154 on: each is scaled by its largest.
-    largest_error, largest = float(np.max(np.abs(error))), float(np.max(np.abs(signal)))
-    if largest_error == np.inf:
-        return -np.inf
-    scaled = float(np.sum((signal / largest) ** 2) / np.sum((error / largest_error) ** 2))
-    return 10 * math.log10(scaled) + 20 * (math.log10(largest) - math.log10(largest_error))
+    if min(largest, largest_error) > _LEAST_SQUARED and max(largest, largest_error) < _MOST_SQUARED:
+        return float(10 * np.log10(float(np.sum(signal**2)) / float(np.sum(error**2))))
+    # float64's squares overflow or vanish there: each is scaled by its largest.
+    power, noise = np.sum((signal / largest) ** 2), np.sum((error / largest_error) ** 2)
+    ratio = 20 * (math.log10(largest) - math.log10(largest_error))
+    return float(10 * np.log10(power / noise)) + ratio
 
 
 def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
@@ -194,15 +197,13 @@ def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
     Returns:
         In the reference's unit.
     """
-    with np.errstate(over="ignore"):
-        power = float(np.mean(reference**2)) if reference.size else 0.0
+    power = float(np.mean(reference**2)) if reference.size else 0.0
     return float(np.sqrt(power) * 10 ** (-least_db / 20))
 
 
 def _cosine(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float | None:
     """Cosine of the angle between two arrays of shape (elements,); None where one is zero."""
-    with np.errstate(over="ignore"):
-        lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
+    lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
     return float(np.dot(value, reference) / lengths) if 0 < lengths < np.inf else None
 
 

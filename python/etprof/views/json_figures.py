@@ -357,9 +357,8 @@ _CANDIDATE: Final = (
     Figure("size_bytes", "bytes", "per program"),
     Figure("planned_bytes", "bytes", "per program", "planned memory"),
     Figure("snr_db", "dB", "per output", "the worst to eager float32"),
-    Figure(
-        "spare_db", "dB", "per output", "the nearest to what the precision is held to, above that"
-    ),
+    Figure("spare_db", "dB", "per output", "the least above what the precision is held to"),
+    Figure("losses_db[]", "dB", "per output", "input by input, against the plain program"),
     Figure("counted.sme2_calls", "count", "per inference", "of microkernels that compute"),
     Figure("counted.macs_on_sme2", "count", "per inference"),
     Figure("counted.snr_db", "dB", "per output", "of the worst SME mode"),
