@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,14 +32,13 @@ from etprof.history import tables
 from etprof.history.check import CheckedMetric, CheckRequest, CheckResult, title_of
 from etprof.history.gate import Judgement
 from etprof.history.ingest import metric_of
-from etprof.history.schema import FAILED, OK, Metric, Run, full_hash, make_run
+from etprof.history.schema import Metric, Run
 from etprof.history.trend import LevelChange, StepInDoubt
 from etprof.statistics.change_points import ChangePoint
+from tests.run_rows import START, later, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-START = datetime(2026, 9, 1, 3, 0, tzinfo=UTC)
 
 
 def point(
@@ -60,25 +59,6 @@ def line_of(
 ) -> Line:
     """A line of the chart."""
     return Line(name, "off", points, changes)
-
-
-def row_of(key: str, /, latency: float | None = 2e6, **facts: Any) -> Run:  # noqa: ANN401
-    """A measured run, or, without a latency, a failed one."""
-    metrics = [] if latency is None else [metric_of("latency_ns", [latency] * 3)]
-    return make_run({
-        "key": full_hash(key), "run_name": f"run {key}", "experiment": "off", "measured_at": START,
-        "status": FAILED if latency is None else OK,
-        "failure": "it crashed" if latency is None else None, "model": "net", "precision": "fp32",
-        "backend": "xnnpack", "method": "forward", "device": "Phone", "device_kind": "android",
-        "sme_mode": "off", "threads": 1, "git_commit": full_hash("commit", key)[:40],
-        "git_branch": "main", "git_dirty": False, "representative": True, "metrics": metrics,
-        **facts,
-    })  # fmt: skip
-
-
-def later(minutes: float) -> dict[str, Any]:
-    """When a run was measured."""
-    return {"measured_at": START + timedelta(minutes=minutes)}
 
 
 def test_an_axis_leaves_a_twentieth_of_its_reach_on_both_sides() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +15,6 @@ from etprof.history.check import OUTCOMES, CheckedMetric, CheckRequest, CheckRes
 from etprof.history.exact.judging import compare_facts, compare_work, standing_run
 from etprof.history.gate import Gate, Judgement, MetricComparison, judge_all
 from etprof.history.schema import Alarm, Metric, Run
-from etprof.history.store import Store, open_store
 from etprof.history.trend import find_changes, standing_regressions
 from etprof.run.manifest import Experiment, LaunchRecord
 from etprof.statistics.order_statistics import Interval
@@ -24,32 +22,13 @@ from etprof.statistics.runs import ASSUMED, Drift
 from etprof.statistics.states import TwoStates
 from etprof.statistics.two_samples import GroupDifference, Spread
 from tests.known_history import pin
-from tests.unit.test_dashboard_edges import START, later, row_of
+from tests.run_rows import START, add, later, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from etprof.history.gate import Verdict
+    from etprof.history.store import Store
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.manifest import Manifest
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("empty") / "history.sqlite"
-    open_store(path).close()
-    return path
-
-
-@pytest.fixture
-def store(tmp_path: Path, empty: Path) -> Iterator[Store]:
-    with open_store(shutil.copy(empty, tmp_path / "history.sqlite")) as opened:
-        yield opened
-
-
-def add(store: Store, *runs: Run) -> list[int]:
-    return [added.run_id for added in store.add(runs)]
 
 
 def metric_row(value: float = 110.0, *, rises: bool = False, unit: str = "ns") -> Metric:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import shutil
 import tarfile
 import zlib
 from dataclasses import replace
@@ -37,34 +36,20 @@ from etprof.history import columns, selection
 from etprof.history.connection import DamagedValueError
 from etprof.history.ingest import metric_of
 from etprof.history.schema import Alarm, Run, full_hash
-from etprof.history.store import Store, open_store
 from tests.known_history import pin
-from tests.unit.test_dashboard_edges import START, later, row_of
+from tests.run_rows import START, add, later, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy.orm import Session
 
     from etprof.bench.combinations import Unit
+    from etprof.history.store import Store
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pages()  # loads the modules of all pages
-    path = tmp_path_factory.mktemp("empty") / "history.sqlite"
-    open_store(path).close()
-    return path
-
-
-@pytest.fixture
-def store(tmp_path: Path, empty: Path) -> Iterator[Store]:
-    with open_store(shutil.copy(empty, tmp_path / "history.sqlite")) as opened:
-        yield opened
-
-
-def add(store: Store, *runs: Run) -> list[int]:
-    return [added.run_id for added in store.add(runs)]
+@pytest.fixture(scope="module", autouse=True)
+def page_modules() -> None:
+    """Loads the modules of all pages once."""
+    pages()
 
 
 def visit_of(view: str, catalogue: Catalogue) -> Visit:

@@ -223,15 +223,19 @@ def vary_inputs(method: ExportMethod, step: int) -> Any:  # noqa: ANN401 - any i
     example = (method.inputs, dict(method.kwarg_inputs))
     if step == 1:
         return example
+    if samples := samples_of_example_shapes(method):
+        return samples[(step - 2) % len(samples)], example[1]
+    return pytree.tree_map(lambda leaf: _shift(leaf, step - 1), example)
+
+
+def samples_of_example_shapes(method: ExportMethod) -> list[Any]:
+    """Returns the calibration samples whose tensors have the shapes of the example's."""
     shapes = [_shape(leaf) for leaf in tensors.flatten(method.inputs)]
-    samples = [
+    return [
         sample
         for sample in method.calibration
         if [_shape(leaf) for leaf in tensors.flatten(sample)] == shapes
     ]
-    if samples:
-        return samples[(step - 2) % len(samples)], example[1]
-    return pytree.tree_map(lambda leaf: _shift(leaf, step - 1), example)
 
 
 def _shape(leaf: object) -> tuple[int, ...] | None:

@@ -13,7 +13,7 @@ from etprof.export import model_loading, tensors, upstream
 from etprof.export.quality.reference import in_float32
 from etprof.export.runtime_check import compare_output, execute_steps
 from etprof.export.session import SEED
-from etprof.export.state import run_eager, run_steps
+from etprof.export.state import run_eager, run_steps, samples_of_example_shapes
 from etprof.run.accuracy import NO_LIKENESS_DB
 
 if TYPE_CHECKING:
@@ -81,11 +81,9 @@ def _vary(method: ExportMethod, count: int) -> list[ExportMethod]:
     """Returns the method with its own inputs first; itself alone where they cannot be varied."""
     example = (method.inputs, dict(method.kwarg_inputs))
     leaves, structure = pytree.tree_flatten(example)
-    shapes = [_shape(leaf) for leaf in tensors.flatten(method.inputs)]
     methods = [method] + [
         replace(method, inputs=sample, calibration=())
-        for sample in method.calibration
-        if [_shape(leaf) for leaf in tensors.flatten(sample)] == shapes
+        for sample in samples_of_example_shapes(method)
     ]
     can_vary = [_can_vary(leaf) for leaf in leaves]
     has_floats = any(
@@ -102,10 +100,6 @@ def _vary(method: ExportMethod, count: int) -> list[ExportMethod]:
         inputs, keywords = pytree.tree_unflatten(values, structure)
         methods.append(replace(method, inputs=inputs, kwarg_inputs=keywords, calibration=()))
     return methods[:count]
-
-
-def _shape(leaf: object) -> tuple[int, ...] | None:
-    return tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None
 
 
 def _can_vary(leaf: object) -> bool:
