@@ -214,7 +214,7 @@ class LaneTimer(threading.Timer):
 
 @dataclass
 class LaneRun:
-    """Runs lanes, as many at a time as the machine has cores for."""
+    """Runs lanes, as many at a time as the table has cores for."""
 
     table: LaneTable
     folder: Path

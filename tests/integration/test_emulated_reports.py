@@ -29,7 +29,12 @@ try:
 except EtprofError as error:
     pytestmark = pytest.mark.skip(reason=str(error))
 
-MODELS = [("toy_cnn", "fp16"), ("mobilenet_v2", "fp32"), ("vit_tiny", "fp32"), ("decoder", "fp32")]
+MODELS = [
+    ("toy_cnn", "fp16"),
+    ("mobilenet_v2", "fp32"),
+    ("transformer_encoder", "fp32"),
+    ("decoder", "fp32"),
+]
 
 
 @pytest.fixture(scope="module", params=MODELS, ids="_".join)
