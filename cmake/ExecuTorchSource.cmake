@@ -123,6 +123,7 @@ block()
     "-ffile-prefix-map=${_sources}=executorch" "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
   # XNNPACK looks for libm on the building machine; every target has it under this name.
   set(LIBM m)
+  message(STATUS "Configuring ExecuTorch, XNNPACK and their dependencies: a minute, or two on a busy machine")
   add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
   set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${_options}")
 endblock()

@@ -205,6 +205,19 @@ def test_missing_submodules_are_named(tmp_path: Path) -> None:
     assert "submodule update --init backends/xnnpack/third-party/FP16" in said(done)
 
 
+def test_what_language_models_alone_need_can_be_left_out(tmp_path: Path) -> None:
+    checkout = make_checkout(tmp_path / "without")
+    shutil.rmtree(checkout / "third-party" / "ao", ignore_errors=True)
+    done = configure("linux-aarch64-source-sme2", tmp_path / "build", checkout)
+    assert done.exit_code == 1
+    assert f"{checkout}/third-party/ao is empty; fetch the submodules with: git -C" in said(done)
+    assert "which alone need it, with -DETPROF_LLM_KERNELS=OFF" in said(done)
+    done = configure(
+        "linux-aarch64-source-sme2", tmp_path / "build", checkout, "-DETPROF_LLM_KERNELS=OFF"
+    )
+    assert done.exit_code == 0, done.stderr
+
+
 def test_sources_are_fetched_at_the_pin(tmp_path: Path) -> None:
     # GIVEN ExecuTorch's address leads to a repository here
     origin = make_origin(tmp_path)

@@ -13,7 +13,7 @@ from etprof.base.process import ProgramNotFoundError
 from etprof.targets.android import checklist
 from etprof.targets.android.adb import Adb, ShellResult
 from etprof.targets.android.libraries import NDK_VARIABLES
-from tests.unit.test_android_libraries import write_elf
+from tests.unit.test_android_libraries import android_note, write_elf
 
 if TYPE_CHECKING:
     from etprof.targets.policy import ReadinessCheck
@@ -86,6 +86,26 @@ def test_a_phone_that_is_ready_has_nothing_left_to_do(phone: Phone, tmp_path: Pa
     assert [check.way_out for check in checks.values()] == [None] * len(checks)
     phone.serial = "10.0.0.7:5555"
     assert walked(runner, "10.0.0.7")["device"].detail == "10.0.0.7:5555 Maker M1 16"
+
+
+@pytest.mark.parametrize(
+    ("level", "status", "detail"),
+    [
+        ("36", "ok", "API level 36"),
+        ("35", "ok", "API level 35"),
+        (None, "note", "the device hides its API level"),
+        ("30", "missing", "is built for Android API level 35, and the device has 30"),
+    ],
+)
+def test_a_runner_for_a_newer_android_is_told_before_it_is_copied(
+    phone: Phone, tmp_path: Path, level: str | None, status: str, detail: str
+) -> None:
+    phone.told["android_api_level"] = level
+    runner = write_elf(tmp_path / "runner", notes=android_note(35))
+    check = walked(runner)["Android"]
+    assert check.status == status
+    assert detail in check.detail
+    assert (check.way_out is None) == (status != "missing")
 
 
 @pytest.mark.parametrize(

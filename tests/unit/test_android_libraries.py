@@ -18,6 +18,7 @@ from etprof.targets.android.libraries import (
     AARCH64,
     ElfFile,
     _string,
+    check_api_level,
     check_machine,
     find_libraries,
     read_elf,
@@ -25,34 +26,52 @@ from etprof.targets.android.libraries import (
 from etprof.targets.runner import find_host_runner
 
 
-def make_elf(needed: tuple[str, ...] = (), runpath: str = "", machine: int = AARCH64) -> bytes:
-    """A file with one loaded segment and a dynamic section, as a linker lays them out."""
+def note(owner: bytes, kind: int, content: bytes) -> bytes:
+    """A note as ELF has it: three sizes, then owner and content to the next multiple of four."""
+    words = struct.pack("<III", len(owner), len(content), kind)
+    return words + owner + bytes(-len(owner) % 4) + content + bytes(-len(content) % 4)
+
+
+def make_elf(
+    needed: tuple[str, ...] = (), runpath: str = "", machine: int = AARCH64, notes: bytes = b""
+) -> bytes:
+    """A file with one loaded segment, a dynamic section and notes, as a linker lays them out."""
     strings = b"\0"
     tags = []
     for tag, text in [*((1, name) for name in needed), *([(29, runpath)] if runpath else [])]:
         tags.append((tag, len(strings)))
         strings += text.encode() + b"\0"
-    start = 64 + 2 * 56
+    start = 64 + 3 * 56
     address = 0x10000
     tags += [(5, address + start), (10, len(strings)), (0, 0)]
     dynamic = b"".join(struct.pack("<qQ", *tag) for tag in tags)
     size = start + len(strings) + len(dynamic)
     identity = b"\x7fELF\x02\x01\x01" + bytes(9)
     header = struct.pack(
-        "<16sHHIQQQIHHHHHH", identity, 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+        "<16sHHIQQQIHHHHHH", identity, 3, machine, 1, 0, 64, 0, 0, 64, 56, 3, 0, 0, 0
     )
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, address, address, size, size, 4096)
     place = start + len(strings)
     section = struct.pack(
         "<IIQQQQQQ", 2, 6, place, address + place, 0, len(dynamic), len(dynamic), 8
     )
-    return header + load + section + strings + dynamic
+    end = place + len(dynamic)
+    noted = struct.pack("<IIQQQQQQ", 4, 4, end, address + end, 0, len(notes), len(notes), 4)
+    return header + load + section + noted + strings + dynamic + notes
 
 
-def write_elf(path: Path, *needed: str, runpath: str = "", machine: int = AARCH64) -> Path:
+def write_elf(
+    path: Path, *needed: str, runpath: str = "", machine: int = AARCH64, notes: bytes = b""
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(make_elf(needed, runpath, machine))
+    path.write_bytes(make_elf(needed, runpath, machine, notes))
     return path
+
+
+def android_note(level: int) -> bytes:
+    """As the NDK's crtbrand.S writes it: the level, and two texts of 64 bytes."""
+    texts = b"r27c".ljust(64, b"\0") + b"12479018".ljust(64, b"\0")
+    return note(b"Android\0", 1, struct.pack("<I", level) + texts)
 
 
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf to compare with")
@@ -133,6 +152,51 @@ def test_a_runner_for_another_machine_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{runner} is built for x86_64, but Android devices run aarch64; build one with "
         f"`cmake --workflow --preset android-sme2`"
+    )
+
+
+BUILD_ID = note(b"GNU\0", 3, bytes(range(20)))
+
+
+@pytest.mark.parametrize(
+    ("notes", "level"),
+    [
+        (b"", None),
+        (BUILD_ID, None),
+        (android_note(35), 35),
+        (BUILD_ID + android_note(28), 28),
+        (note(b"GNU\0", 1, bytes(16)) + BUILD_ID, None),
+        (note(b"Android\0", 2, struct.pack("<I", 7)), None),
+        (note(b"abc", 9, b"12345") + android_note(30), 30),
+        (note(b"Android\0", 1, b"\x1e"), None),
+        (android_note(35)[:14], None),
+        (b"\xff" * 40, None),
+    ],
+)
+def test_the_api_level_is_read_from_the_ndk_s_note(
+    tmp_path: Path, notes: bytes, level: int | None
+) -> None:
+    assert read_elf(write_elf(tmp_path / "runner", notes=notes)).android_api_level == level
+
+
+def test_notes_without_end_are_not_read(tmp_path: Path) -> None:
+    notes = bytes(2**16) + android_note(35)
+    assert read_elf(write_elf(tmp_path / "runner", notes=notes)).android_api_level is None
+
+
+def test_a_runner_of_a_newer_android_is_refused_with_both_levels(tmp_path: Path) -> None:
+    """The device's linker says "cannot locate symbol", after everything was copied."""
+    runner = write_elf(tmp_path / "runner", notes=android_note(35))
+    check_api_level(runner, 35)
+    check_api_level(runner, 36)
+    check_api_level(runner, None)
+    check_api_level(write_elf(tmp_path / "linux"), 1)
+    with pytest.raises(BuildError) as caught:
+        check_api_level(runner, 30)
+    assert str(caught.value) == (
+        f"{runner} is built for Android API level 35, and the device has 30: configure it again "
+        "with `cmake --preset android-sme2 -DANDROID_PLATFORM=android-30`, then "
+        "`cmake --build --preset android-sme2`"
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.base.errors import TargetError
+from etprof.base.errors import BuildError, TargetError
 from etprof.base.process import ProgramTimeoutError
 from etprof.run.directory import list_files
 from etprof.targets.android.adb import Adb
@@ -23,7 +23,7 @@ from etprof.targets.android.session import DeviceSession, RemoteFile, bring_resu
 from etprof.targets.android.target import AndroidTarget, translate
 from etprof.targets.leftovers import mark_of
 from etprof.targets.request import RunnerRequest
-from tests.unit.test_android_libraries import write_elf
+from tests.unit.test_android_libraries import android_note, write_elf
 from tests.world.results import result_document
 
 if sys.platform != "linux":
@@ -108,6 +108,23 @@ def test_a_signal_there_is_one_here(phone: Phone) -> None:
     with pytest.raises(TargetError, match="killed by SIGSEGV"):
         phone.target.run(phone.request)
     assert not phone.request.result.exists()
+
+
+@pytest.mark.parametrize(("answer", "is_new_enough"), [("30", False), ("35", True), ("?", True)])
+def test_a_runner_of_a_newer_android_never_gets_there(
+    phone: Phone, answer: str, *, is_new_enough: bool
+) -> None:
+    property_reader = phone.folder / "getprop"
+    property_reader.write_text(f'#!/bin/sh\n[ "$1" = ro.build.version.sdk ] && echo "{answer}"\n')
+    property_reader.chmod(0o755)
+    assert phone.target.runner is not None
+    write_elf(phone.target.runner, notes=android_note(35))
+    if is_new_enough:
+        phone.target.run(phone.request)
+        return
+    with pytest.raises(BuildError, match="API level 35, and the device has 30"):
+        phone.target.run(phone.request)
+    assert not phone.root.exists()
 
 
 def test_a_file_that_arrives_changed_is_refused(phone: Phone) -> None:

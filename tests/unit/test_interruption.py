@@ -220,7 +220,8 @@ def test_a_second_wish_ends_native_code_too() -> None:
 
 def test_a_block_that_has_ended_is_watched_no_more() -> None:
     """A command in a program of somebody else's must not end that."""
-    # By themselves, not by their number: a thread that an earlier test left may end at any moment.
+    # An earlier test of the same process may have left both; a thread of its may end at any moment.
+    signal.set_wakeup_fd(-1)
     before = set(threading.enumerate())
 
     def work() -> None:
@@ -231,6 +232,25 @@ def test_a_block_that_has_ended_is_watched_no_more() -> None:
         work()
     assert set(threading.enumerate()) <= before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_who_watched_before_watches_again(*, is_closed: bool) -> None:
+    """As asyncio does in a program that calls etprof; where that has closed its pipe, nobody does."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    earlier = signal.set_wakeup_fd(writer)
+    try:
+        with interruptible():
+            assert signal.set_wakeup_fd(writer) != writer
+            if is_closed:
+                os.close(writer)
+        assert signal.set_wakeup_fd(-1) == (-1 if is_closed else writer)
+    finally:
+        signal.set_wakeup_fd(earlier)
+        os.close(reader)
+        if not is_closed:
+            os.close(writer)
 
 
 IN_A_FINALISER = """

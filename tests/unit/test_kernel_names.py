@@ -85,6 +85,7 @@ def test_a_depthwise_kernel_has_a_level(filter_and_tile: str, tile: str | None) 
         ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_qmx_mopa", (32, 32), (8, 8)),
         ("kai_run_matmul_clamp_f32_f32p8vsx1_f32p8vsx1_8vsx8vs_sme1_mopa", (32, 32), (8, 8)),
         ("kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x8vl_sme_mla", (1, 32), (1, 8)),
+        ("kai_run_matmul_clamp_f32_bf16p2vlx2_bf16p2vlx2_2vlx2vl_sme2_mopa", (32, 32), (8, 8)),
         ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm", None, None),
         ("kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme", None, None),
         ("xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128", None, None),

@@ -7,8 +7,9 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from docs import kernel_matrix
 
-from etprof.backends.library import examine_name, find_names
+from etprof.backends.library import examine_name, find_names, find_products
 from etprof.cli import main
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ def test_names_are_found_by_kind() -> None:
         ("kai_run_rhs_pack_nxk_qai4c32p_qau4c32s0s1_f32_f32_f32_neon", None),
         ("kai_run_matmul_clamp_f32_f32_f32p4vlx1b_6x4vl_sve_mla", "no known instruction set"),
         ("kai_run_dwconv_clamp_f32_f32_f32p1vlx1b_3x3_s1_4xc_sme2_mla", None),
+        ("kai_run_matmul_clamp_f32_bf16p2vlx2_bf16p2vlx2_2vlx2vl_sme2_mopa", None),
+        ("kai_run_matmul_clamp_f32_qsi8d32p4x8_qsi4c32p8x8_16x8_sve_i8mm", None),
+        # Its scales are a block's, not a row's or a column's: what it reads depends on k.
+        (
+            "kai_run_matmul_clamp_f32_qsi8d32p1vlx4_qsi4c32p4vlx4_1vlx4vl_sme2_mopa",
+            "its tile cannot be read",
+        ),
         (KERNEL, None),
     ],
 )
@@ -124,3 +132,46 @@ def test_a_library_goes_with_no_target(tmp_path: Path, capsys: pytest.CaptureFix
     words = ["--target", "android", "--serial", "x"]
     assert main(["doctor", "--library", str(path), *words]) == 2
     assert "leave out --target and --serial" in capsys.readouterr().err
+
+
+ROW = "kai_run_matmul_clamp_f32_qai8dxp1x4_qsi4cxp4vlx4_1x4vl_sme2_sdot"
+BLOCKS = "kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4c32p4x8_16x4x32_neon_i8mm"
+
+
+def test_products_are_told_apart_by_types_rows_and_instruction_set() -> None:
+    tiles = [KERNEL.replace("1x16vl", "2vlx2vl").replace("sme2_mla", end)
+             for end in ("sme2_mopa", "sme_mopa")]  # fmt: skip
+    packing = "kai_run_lhs_pack_f32p2vlx1_f32_sme"
+    products = find_products([ROW, BLOCKS, KERNEL, *tiles, packing, UKERNEL, KERNEL])
+    assert {
+        (p.left_type, p.right_type, p.output_type, p.rows): {
+            level: p.count(level) for level in p.names
+        }
+        for p in products
+    } == {
+        ("f32", "f32", "f32", "any"): {"sme2": 1, "sme": 1},
+        ("f32", "f32", "f32", "one"): {"sme2": 1},
+        ("qai8dx", "qsi4cx", "f32", "one"): {"sme2": 1},
+        ("qai8dx", "qsi4c32", "f32", "any"): {"i8mm": 1},
+    }
+    assert {p.operation for p in products} == {"matmul_clamp"}
+    assert products[0].count("neon") is None
+    assert find_products([packing, UKERNEL]) == ()
+
+
+def test_the_products_of_a_library_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lib.so"
+    path.write_bytes(library(ROW, BLOCKS))
+    assert main(["doctor", "--library", str(path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["products"]
+    assert [(row["right"], row["sme2"], row["i8mm"]) for row in rows] == [
+        ("qsi4c32", None, 1), ("qsi4cx", 1, None),
+    ]  # fmt: skip
+
+
+def test_the_page_has_the_products_of_the_pinned_library() -> None:
+    page = kernel_matrix.PAGE.read_text("utf-8")
+    assert kernel_matrix.updated(page) == page
+    assert " | qai8dx | qsi4cx | f32 | one | 1 |" in page

@@ -80,7 +80,7 @@ class KernelName:
     @property
     def level(self) -> str | None:
         """One of `LEVELS`, or another engine; None where the name says none."""
-        if self.engine == "neon" and self.instruction in {"dotprod", "i8mm"}:
+        if self.engine in {"neon", "sve"} and self.instruction in {"dotprod", "i8mm"}:
             return self.instruction
         return _LEVEL_OF_ENGINE.get(self.engine or "", self.engine)
 
@@ -149,6 +149,7 @@ class _PackedFormat(NamedTuple):
 _FORMATS: Final = {
     "f32": _PackedFormat(32, 0, 4, 1),
     "f16": _PackedFormat(16, 0, 2, 2),
+    "bf16": _PackedFormat(16, 0, 4, 2),
     "qai8": _PackedFormat(8, 0, 8, 4),
     "qai8dx": _PackedFormat(8, 8, 12, 32),
 }

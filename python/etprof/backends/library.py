@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.backends.kernel_names import (
     LEVELS,
+    PREFIX,
     SME_LEVELS,
     XNNPACK_PREFIX,
     is_product,
@@ -55,6 +56,52 @@ class LibraryName:
     """The instruction set of a microkernel, such as `sme2`; None where its name says none."""
     problem: str | None
     """None where all of it can be read."""
+
+
+@dataclass(frozen=True)
+class ProductKernels:
+    """A kind of product, and which instruction sets a library has microkernels of KleidiAI's for."""
+
+    operation: str
+    """In KleidiAI's words, such as `matmul_clamp`."""
+    rows: str
+    """`one`: of a product whose left side has one row, as in a language model's decode; or `any`."""
+    left_type: str
+    right_type: str
+    output_type: str
+    """Data types, in KleidiAI's words too."""
+    names: dict[str, tuple[str, ...]]
+    """Microkernels by instruction set, such as `sme2`."""
+
+    def count(self, level: str) -> int | None:
+        """Returns how many there are for an instruction set; None where there is none."""
+        return len(self.names.get(level, ())) or None
+
+
+def find_products(names: Iterable[str]) -> tuple[ProductKernels, ...]:
+    """Returns each kind of product that microkernels compute, in the order of their types."""
+    levels: dict[tuple[str, ...], dict[str, list[str]]] = {}
+    for name in sorted(set(names)):
+        parsed = parse_kernel_name(name)
+        is_kernel = name.startswith(PREFIX) and not parsed.is_packing
+        if not (is_kernel and parsed.destination and parsed.inputs and parsed.level):
+            continue
+        rows = "one" if (parsed.tile or "").startswith("1x") else "any"
+        kind = (parsed.operation, parsed.inputs[0], parsed.inputs[-1], parsed.destination, rows)
+        levels.setdefault(kind, {}).setdefault(parsed.level, []).append(name)
+    return tuple(
+        ProductKernels(
+            operation=operation,
+            rows=rows,
+            left_type=left_type,
+            right_type=right_type,
+            output_type=output_type,
+            names={level: tuple(kernels) for level, kernels in by_level.items()},
+        )
+        for (operation, left_type, right_type, output_type, rows), by_level in sorted(
+            levels.items()
+        )
+    )
 
 
 def names_of_library(path: Path) -> tuple[LibraryName, ...]:

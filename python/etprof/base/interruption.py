@@ -142,7 +142,11 @@ class _Watch:
 
     def stop(self) -> None:
         """Watches no more."""
-        signal.set_wakeup_fd(self._before)
+        try:
+            signal.set_wakeup_fd(self._before)
+        except (OSError, ValueError):
+            # Whoever had set it has closed it meanwhile.
+            signal.set_wakeup_fd(-1)
         os.close(self._writer)
         self._thread.join()
         os.close(self._reader)

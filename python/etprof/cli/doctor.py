@@ -82,9 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _examine_library(arguments: argparse.Namespace) -> int:
     """Prints which names of a library have no place in etprof's tables."""
     from etprof.backends.kernel_names import LEVELS
-    from etprof.backends.library import KINDS, names_of_library, unknown_names
+    from etprof.backends.library import KINDS, find_products, names_of_library, unknown_names
     from etprof.tables.brief import AnswerLine, Brief
-    from etprof.tables.machine import LIBRARY_NAMES
+    from etprof.tables.machine import LIBRARY_NAMES, LIBRARY_PRODUCTS
 
     names = names_of_library(arguments.library)
     unknown = unknown_names(names)
@@ -95,11 +95,14 @@ def _examine_library(arguments: argparse.Namespace) -> int:
     counted = ", ".join(count_of(kinds[kind], kind) for kind in KINDS)
     by_level = ", ".join(f"{level} {levels[level]}" for level in LEVELS if levels[level])
     table = LIBRARY_NAMES.of(names)
+    products = LIBRARY_PRODUCTS.of(
+        find_products(name.name for name in names if name.kind == "microkernel")
+    )
     lines = [f"microkernels by instruction set: {by_level}"] if by_level else []
     brief = Brief(
         (headline, AnswerLine(f"{arguments.library.name}: {counted}")),
         lines=(*lines, *(f"{name.name}: {name.problem}" for name in unknown)),
-        details=(table,),
+        details=(products, table) if len(products.rows) else (table,),
     )
-    answer(arguments, {"names": table.records()}, brief)
+    answer(arguments, {"names": table.records(), "products": products.records()}, brief)
     return int(bool(unknown))

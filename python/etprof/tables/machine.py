@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from etprof.backends.kernel_names import LEVELS
 from etprof.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.backends.library import ProductKernels
 
 MODELS: Final = Table(
     "models",
@@ -56,6 +62,30 @@ LIBRARY_NAMES: Final = Table(
                says="What etprof cannot read of it"),
     ),
     says="A name in a library that etprof's tables are held against.",
+)  # fmt: skip
+
+
+def _count_for(level: str) -> Callable[[Any], int | None]:
+    def count(products: ProductKernels) -> int | None:
+        return products.count(level)
+
+    return count
+
+
+LIBRARY_PRODUCTS: Final = Table(
+    "library_products",
+    (
+        Column("operation", "string", of=lambda p: p.operation, says="In KleidiAI's words"),
+        Column("left", "string", of=lambda p: p.left_type, says="Data type of the left side"),
+        Column("right", "string", of=lambda p: p.right_type, says="Data type of the right side: weights"),
+        Column("output", "string", of=lambda p: p.output_type, says="Data type of the output"),
+        Column("rows", "string", of=lambda p: p.rows,
+               says="Of the left side: `one`, as in a language model's decode, or `any`"),
+        *(Column(level, "Int64", "count", of=_count_for(level),
+                 says=f"Microkernels for {level}; missing where there is none")
+          for level in LEVELS),
+    ),
+    says="A kind of product that a library has microkernels of KleidiAI's for.",
 )  # fmt: skip
 EMULATOR_PARTS: Final = Table(
     "emulator_parts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -25,6 +26,7 @@ from etprof.base.errors import (
     TargetError,
     UsageError,
 )
+from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
 from etprof.base.process import ProgramTimeoutError, run_command
 from etprof.base.records import first_problem
@@ -67,6 +69,18 @@ _LONGEST_LINE: Final = 2000
 """Characters of what a runner printed that are kept, in all and of a line."""
 _LAST_LINES: Final = 3
 """Of a launch that gave no reason: enough for a message of QEMU's and the line it is about."""
+
+_REFUSED: Final = re.compile(
+    r"^etprof-runner: the CPU refuses an instruction of (?P<code>\S.*?)"
+    r" \((?P<file>[^/()]+)\+0x(?P<offset>[0-9a-f]{1,16})\)$",
+    re.MULTILINE,
+)
+"""The last words of a runner at an illegal instruction, as cpp/runner/messages.cpp writes them."""
+_UNNAMED: Final = "unnamed code"
+_MOST_RUNNER_BYTES: Final = 2**30
+"""With debug information it has a tenth of that."""
+_PAGE: Final = 2**12
+"""Bytes; the least that any system maps, and what a segment's address is rounded down to."""
 
 
 class RunsHere(ABC):
@@ -125,7 +139,7 @@ class RunsHere(ABC):
             stderr=restore_paths(completed.stderr, plain_paths),
         )
         save_output(request, completed)
-        check_completed(completed, request.runner, request.launcher)
+        check_completed(completed, request.runner, request.launcher, runner=runner)
         if request.runner and not request.result.exists():
             raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
         return read_result(request.result)
@@ -210,25 +224,24 @@ def save_output(request: RunnerRequest, completed: Completed) -> None:
 
 
 def check_completed(
-    completed: Completed, named: Path | None = None, launcher: Sequence[str] = ()
+    completed: Completed,
+    named: Path | None = None,
+    launcher: Sequence[str] = (),
+    *,
+    runner: Path | None = None,
 ) -> None:
     """Raises the error that the runner's exit code stands for; returns when it succeeded.
 
     `named` is the runner that the user has named, which may be none of etprof's; `launcher` are
-    the words before it, which may speak after it or fail in its place.
+    the words before it, which may speak after it or fail in its place; `runner` is the file that
+    ran, whose symbols name the code of an illegal instruction.
     """
     if completed.exit_code == 0:
         return
     if completed.exit_code < 0:
-        reason = "the program may be damaged or need more memory"
-        if -completed.exit_code in _FROM_OUTSIDE:
-            reason = (
-                "that comes from outside: from this user, from root, or from the system when memory "
-                "runs out, never from another etprof while this one lives"
-            )
         raise TargetError(
             f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
-            f"({_last_output(completed)}); {reason}. Repeat with: {completed.shell_text}"
+            f"{_describe_kill(completed, runner)}. Repeat with: {completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines()
     if not lines:
@@ -256,6 +269,67 @@ def check_completed(
     if not runner_lines and named is not None:
         raise TargetError(f"{lines[-1]}; {no_runner(named)}")
     raise _ERRORS.get(completed.exit_code, TargetError)((runner_lines or lines)[-1])
+
+
+def _describe_kill(completed: Completed, runner: Path | None) -> str:
+    """Says what is known of a launch that a signal has ended, and what that signal stands for."""
+    if completed.exit_code == -signal.SIGILL:
+        code = name_refused_code(completed.stderr, runner) or "the runner"
+        return (
+            f"at an instruction of {code}, which the CPU, or the system, virtual machine or emulator "
+            "around it, does not execute although it says so: SME modes that do not need it are "
+            "still measured; try a newer version of that, or another machine"
+        )
+    reason = "the program may be damaged or need more memory"
+    if -completed.exit_code in _FROM_OUTSIDE:
+        reason = (
+            "that comes from outside: from this user, from root, or from the system when memory "
+            "runs out, never from another etprof while this one lives"
+        )
+    return f"({_last_output(completed)}); {reason}"
+
+
+def name_refused_code(stderr: str, runner: Path | None = None) -> str | None:
+    """Returns whose instruction the CPU refused, with its file and place; None where nothing says.
+
+    `runner` is the file that ran, here; its own symbols name what a loader cannot.
+    """
+    match = _REFUSED.search(stderr)
+    if match is None:
+        return None
+    code = match["code"]
+    if code == _UNNAMED and runner is not None and runner.name == match["file"]:
+        code = find_function(runner, int(match["offset"], 16)) or code
+    return clean(f"{code} ({match['file']}+0x{match['offset']})")
+
+
+def find_function(file: Path, offset: int) -> str | None:
+    """Returns the function of an ELF file that has a place in memory.
+
+    Args:
+        file: An executable or a library.
+        offset: Bytes from where its first segment is loaded.
+
+    Returns:
+        None for a place outside all functions, a file without symbols, and what is no ELF file.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        content = read_input(file, most_bytes=_MOST_RUNNER_BYTES, way_out="name another")
+        elf = ELFFile(io.BytesIO(content))
+        first = min(segment["p_vaddr"] for segment in elf.iter_segments("PT_LOAD"))
+        address = first // _PAGE * _PAGE + offset
+        tables = (elf.get_section_by_name(name) for name in (".symtab", ".dynsym"))
+        for symbol in (entry for table in tables if table for entry in table.iter_symbols()):
+            is_function = symbol["st_info"]["type"] == "STT_FUNC"
+            start, size = symbol["st_value"], symbol["st_size"]
+            if is_function and start <= address < start + size:
+                return str(symbol.name)
+    except (EtprofError, ELFError, ValueError, KeyError, AttributeError):
+        return None
+    return None
 
 
 def no_runner(named: Path) -> str:

@@ -87,6 +87,37 @@ TEST(crash_is_told_and_ends_by_its_signal) {
     }
 }
 
+/// What no CPU of these executes: Intel's manual reserves the one, Arm's the other.
+__attribute__((noinline)) void do_what_no_cpu_can() {
+#if defined(__x86_64__)
+    __asm__ volatile("ud2");
+#elif defined(__aarch64__)
+    __asm__ volatile(".inst 0");
+#endif
+}
+
+TEST(refused_instruction_names_its_file_and_place) {
+    if (has_sanitizer()) {
+        return;  // it has a report of its own
+    }
+    const End end = end_of([] {
+        install_crash_report();
+        do_what_no_cpu_can();
+    });
+    CHECK(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGILL);
+    const std::string begin = "etprof-runner: the CPU refuses an instruction of ";
+    CHECK(end.standard_error.rfind(begin, 0) == 0);
+    CHECK(end.standard_error.find(" (runner_tests+0x") != std::string::npos);
+}
+
+TEST(illegal_instruction_that_was_only_sent_names_no_code) {
+    const End end = end_of([] {
+        install_crash_report();
+        std::raise(SIGILL);
+    });
+    CHECK(has_sanitizer() || end.standard_error == kCrashed);
+}
+
 TEST(crash_of_a_stack_that_is_used_up_is_told) {
     if (has_sanitizer()) {
         return;

@@ -7,12 +7,18 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.errors import EtprofError
+from etprof.base.errors import BuildError, EtprofError, InputFileError
 from etprof.base.process import ProgramNotFoundError
 from etprof.base.units import format_size
 from etprof.targets.android.adb import choose_device, connect, find_adb
 from etprof.targets.android.identity import describe_device
-from etprof.targets.android.libraries import NDK_VARIABLES, check_machine, find_libraries
+from etprof.targets.android.libraries import (
+    NDK_VARIABLES,
+    check_api_level,
+    check_machine,
+    find_libraries,
+    read_elf,
+)
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
 from etprof.targets.policy import ReadinessCheck
 
@@ -93,6 +99,8 @@ def _check_device(
     else:
         yield ReadinessCheck("architecture", "missing" if abi else "note", str(abi or "the device hides it"),
                     "runners are for arm64-v8a: take a phone of that")  # fmt: skip
+    if runner is not None:
+        yield from _check_android(runner, facts)
     yield _check_sme2(adb, runner)
     steady = (
         "etprof interleaves the sides and records frequencies; an unrooted phone allows no more"
@@ -106,6 +114,25 @@ def _check_device(
     profile = facts.get("profile")
     yield ReadinessCheck("settings", "ok" if profile else "note", f"profile {profile or 'none'}",
                 None if profile else "`etprof device prepare --profile boost`")  # fmt: skip
+
+
+def _check_android(runner: Path, facts: Mapping[str, object]) -> Iterator[ReadinessCheck]:
+    """Whether the device's Android is new enough for a runner that says which it is built for."""
+    level = facts.get("android_api_level")
+    device_level = int(level) if isinstance(level, str) and level.isdecimal() else None
+    try:
+        if read_elf(runner).android_api_level is None:
+            return
+        check_api_level(runner, device_level)
+    except BuildError as error:
+        yield ReadinessCheck("Android", "missing", str(error), "or take a phone with a newer one")
+    except InputFileError:
+        # What is wrong with the file is said of the runner.
+        return
+    else:
+        is_known = device_level is not None
+        detail = f"API level {device_level}" if is_known else "the device hides its API level"
+        yield ReadinessCheck("Android", "ok" if is_known else "note", detail)
 
 
 def _check_sme2(adb: Adb, runner: Path | None) -> ReadinessCheck:

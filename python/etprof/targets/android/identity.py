@@ -52,6 +52,12 @@ _NO_TEMPERATURES: Final = {"6", "7", "8"}
 """Sensor types of the battery's voltage, current and charge, which are listed among them."""
 
 
+def read_api_level(adb: Adb) -> int | None:
+    """Returns the API level of the device's Android; None where it does not say."""
+    answer = adb.shell(f"getprop {_PROPERTIES['android_api_level']}").stdout.strip()
+    return int(answer) if re.fullmatch(r"[1-9][0-9]{0,3}", answer) else None
+
+
 def describe_device(adb: Adb) -> dict[str, object]:
     """Returns identity, cores, battery, heat and profile; None for what the device hides."""
     sections = _run_all(

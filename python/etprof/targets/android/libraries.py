@@ -49,6 +49,20 @@ def check_machine(runner: Path) -> None:
         )
 
 
+def check_api_level(runner: Path, device_level: int | None) -> None:
+    """Raises BuildError when the runner is built for a newer Android than the device has.
+
+    The device's linker would say of it that it cannot locate some symbol.
+    """
+    level = read_elf(runner).android_api_level
+    if level is not None and device_level is not None and level > device_level:
+        raise BuildError(
+            f"{runner} is built for Android API level {level}, and the device has {device_level}: "
+            f"configure it again with `cmake --preset android-sme2 "
+            f"-DANDROID_PLATFORM=android-{device_level}`, then `cmake --build --preset android-sme2`"
+        )
+
+
 def _own_folders(file: Path, elf: ElfFile) -> Iterator[Path]:
     for folder in elf.runpath:
         text = folder.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(file.parent))
@@ -82,7 +96,12 @@ MACHINES: Final = {3: "x86", 40: "arm", 62: "x86_64", AARCH64: "aarch64", 243: "
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")
-_LOAD, _DYNAMIC = 1, 2
+_NOTE = struct.Struct("<III")
+_LOAD, _DYNAMIC, _NOTES = 1, 2, 4
+_ANDROID_NOTE: Final = (b"Android\0", 1)
+"""Owner and type of the note whose first four bytes are the API level (the NDK's crtbrand.S)."""
+_MOST_NOTE_BYTES: Final = 2**16
+"""Of all notes of a segment; a runner has three, of some 200 bytes."""
 _NEEDED, _STRINGS, _STRINGS_SIZE, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 _LONGEST_NAME: Final = 4096
 _MOST_DYNAMIC_BYTES: Final = 2**20
@@ -101,6 +120,8 @@ class ElfFile:
     """File names of shared libraries, as recorded."""
     runpath: tuple[str, ...]
     """Folders to look for them, `$ORIGIN` not replaced."""
+    android_api_level: int | None = None
+    """The oldest Android that it is built for; None for other systems."""
 
 
 class _Segment(NamedTuple):
@@ -139,7 +160,29 @@ def _parse(data: bytes) -> ElfFile:
         machine=machine,
         needed=tuple(_string(strings, value) for tag, value in tags if tag == _NEEDED),
         runpath=tuple(folder for path in paths for folder in path.split(":") if folder),
+        android_api_level=_read_api_level(data, segments),
     )
+
+
+def _read_api_level(data: bytes, segments: list[_Segment]) -> int | None:
+    """Returns what the NDK notes in every program of its own."""
+    for segment in segments:
+        if segment.kind == _NOTES and segment.size <= _MOST_NOTE_BYTES:
+            for owner, kind, content in _read_notes(_part(data, segment.offset, segment.size)):
+                if (owner, kind) == _ANDROID_NOTE and len(content) >= 4:
+                    return int.from_bytes(content[:4], "little")
+    return None
+
+
+def _read_notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yields owner, type and content of each note; names and contents end at multiples of four."""
+    position = 0
+    while position + _NOTE.size <= len(data):
+        name_size, size, kind = _NOTE.unpack_from(data, position)
+        name = position + _NOTE.size
+        content = name + (name_size + 3) // 4 * 4
+        yield data[name : name + name_size], kind, data[content : content + size]
+        position = content + (size + 3) // 4 * 4
 
 
 def _read_segment(data: bytes, offset: int) -> _Segment:

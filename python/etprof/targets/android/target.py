@@ -24,8 +24,12 @@ from etprof.targets.android.adb import (
     lockable_device,
     reconnect,
 )
-from etprof.targets.android.identity import describe_device, read_device_state
-from etprof.targets.android.libraries import check_machine, find_libraries
+from etprof.targets.android.identity import (
+    describe_device,
+    read_api_level,
+    read_device_state,
+)
+from etprof.targets.android.libraries import check_api_level, check_machine, find_libraries
 from etprof.targets.android.session import DeviceSession, bring_results, read_log
 from etprof.targets.android.store import DeviceStore
 from etprof.targets.launch_layout import layout_environment, level_paths, restore_paths
@@ -81,6 +85,11 @@ class AndroidTarget:
     def adb(self) -> Adb:
         """The device, checked; raises UsageError or TargetError with the way out."""
         return choose_device(connect(self.address) if self.address else self.serial)
+
+    @cached_property
+    def _api_level(self) -> int | None:
+        """Of the device's Android; None where it does not say."""
+        return read_api_level(self.adb)
 
     @cached_property
     def _store(self) -> DeviceStore:
@@ -182,7 +191,7 @@ class AndroidTarget:
                 stderr = stderr.replace(remote, str(local))
             completed = Completed(command, finished.exit_code, finished.stdout, stderr)
             save_output(request, completed)
-            self._check(completed, request.runner, request.launcher or self.launcher)
+            self._check(completed, request, runner)
             bring_results(self.adb, self._session.outputs, finished.files, results)
         finally:
             self._session.stop()
@@ -206,6 +215,7 @@ class AndroidTarget:
         if runner not in self._libraries:
             if not (launcher or self.launcher):
                 check_machine(runner)
+            check_api_level(runner, self._api_level)
             self._libraries[runner] = find_libraries(runner)
         return self._store.upload([runner, *self._libraries[runner], *files])
 
@@ -226,7 +236,7 @@ class AndroidTarget:
         variables = ["env", *search, *environment] if search or environment else []
         return [*affinity, *variables, *(launcher or self.launcher), remote_paths[runner]]
 
-    def _check(self, completed: Completed, named: Path | None, launcher: Sequence[str]) -> None:
+    def _check(self, completed: Completed, request: RunnerRequest, runner: Path) -> None:
         """Raises the error that the launch ended in, with the device's name."""
         serial = self.adb.serial
         if completed.exit_code in _CANNOT_START:
@@ -236,7 +246,8 @@ class AndroidTarget:
                 f"Android on arm64 (`cmake --workflow --preset android-sme2`)"
             )
         try:
-            check_completed(completed, named, launcher)
+            launcher = request.launcher or self.launcher
+            check_completed(completed, request.runner, launcher, runner=runner)
         except EtprofError as error:
             raise type(error)(f"device {serial}: {error}") from error
 
