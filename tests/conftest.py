@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import settings
 
 from etprof.targets.device_lock import FOLDER_VARIABLE
+
+# Of PyTorch here and in all that the tests start. A worker has one core, and more threads than cores
+# spin while they wait for each other: exports took a fifth more CPU.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A machine that is busy for a moment is no defect of what is tested.
 settings.register_profile("etprof", deadline=None)

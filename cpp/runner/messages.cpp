@@ -31,6 +31,12 @@ constexpr std::size_t kMostErrors = 16;
 constexpr unsigned kLongestEnd = 2;  // seconds
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
+#if defined(__APPLE__)
+constexpr bool kTellsSentSignals = false;
+#else
+constexpr bool kTellsSentSignals = true;
+#endif
+
 std::atomic_flag has_spoken = ATOMIC_FLAG_INIT;
 /// Whether this thread has: a destructor may fail after what it is called for.
 thread_local bool is_speaker = false;
@@ -48,26 +54,30 @@ char fatal_message[1024] = "no reason given";
 /// POSIX lists neither dladdr nor snprintf among what a handler may call: the one takes the
 /// loader's lock, which a thread that computes does not hold, the other no memory for these
 /// formats.
+///
+/// Leaves the line as it is where the address is in no file: after a jump to nowhere.
 template <std::size_t kSize>
 void describe_refusal(char (&line)[kSize], const void* address,
                       [[maybe_unused]] const void* context) {
     Dl_info code{};
     Dl_info caller{};
-    dladdr(address, &code);
+    if (dladdr(address, &code) == 0 || code.dli_fname == nullptr) {
+        return;
+    }
 #if defined(__aarch64__) && defined(__linux__)
     const auto link = static_cast<const ucontext_t*>(context)->uc_mcontext.regs[30];
     dladdr(reinterpret_cast<const void*>(link), &caller);
 #endif
     const bool is_callers = code.dli_sname == nullptr && caller.dli_sname != nullptr;
     const char* const name = is_callers ? caller.dli_sname : code.dli_sname;
-    const char* const file = code.dli_fname == nullptr ? "?" : code.dli_fname;
-    const char* const slash = std::strrchr(file, '/');
+    const char* const slash = std::strrchr(code.dli_fname, '/');
     const auto offset =
         static_cast<const char*>(address) - static_cast<const char*>(code.dli_fbase);
     std::snprintf(line, kSize,
                   "etprof-runner: the CPU refuses an instruction of %s%.2000s%s (%.1000s+0x%tx)\n",
                   is_callers ? "code that " : "", name == nullptr ? "unnamed code" : name,
-                  is_callers ? " calls" : "", slash == nullptr ? file : slash + 1, offset);
+                  is_callers ? " calls" : "", slash == nullptr ? code.dli_fname : slash + 1,
+                  offset);
 }
 
 extern "C" void report_crash(int signal_number, siginfo_t* info, void* context) {
@@ -79,11 +89,16 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void* context) 
             describe_refusal(line, info->si_addr, context);
         }
         [[maybe_unused]] const auto written = write(STDERR_FILENO, line, std::strlen(line));
+    } else if (!is_speaker) {
+        // All threads of the pool crash in one kernel: the first one speaks before the process
+        // ends.
+        sleep(kLongestEnd);
     }
     const int* const crash = std::find(std::begin(kCrashes), std::end(kCrashes), signal_number);
     sigaction(signal_number, &previous_actions[crash - kCrashes], nullptr);
     // What the CPU complained of, it does again on return; a signal that was sent is sent again.
-    if (signal_number == SIGABRT || info->si_code <= 0) {
+    // macOS gives every SIGILL and SIGSEGV the code of a fault (bsd/dev/arm/unix_signal.c of xnu).
+    if (signal_number == SIGABRT || info->si_code <= 0 || !kTellsSentSignals) {
         raise(signal_number);
     }
 }

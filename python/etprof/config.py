@@ -41,7 +41,8 @@ from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import ComparisonSettings, Measurement, Seconds, Setup
 from etprof.run.program import describe_program
-from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, runner_of_preset
+from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
+from etprof.targets.runner import runner_of_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -26,6 +26,7 @@ from etprof.targets.android.adb import (
     parse_devices,
     reconnect,
 )
+from etprof.targets.android.libraries import NDK_VARIABLES
 from etprof.targets.android.store import remove_files
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.request import RunnerRequest
@@ -157,13 +158,30 @@ def test_a_remote_folder_that_cannot_work_is_refused(root: str) -> None:
     assert str(caught.value) == (f"remote folder {root!r} must be an absolute path without colon")
 
 
-def test_without_runner_the_preset_is_named(tmp_path: Path) -> None:
+def test_without_runner_the_nearest_way_to_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NDK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     request = RunnerRequest(model=tmp_path / "m.pte", result=tmp_path / "r.json")
     with pytest.raises(BuildError) as caught:
         AndroidTarget("X").run(request)
     assert str(caught.value) == (
-        "there is no runner for Android; build one with `cmake --workflow --preset android-sme2` "
-        "and name it as `runner_path`"
+        "there is no runner for Android: none was named, and no NDK is known to build one; install "
+        "the NDK, set ANDROID_NDK_HOME to it; `cmake --workflow --preset android-sme2` builds one; "
+        "then name it with --runner, or `runner_path` in a config"
+    )
+    # WHEN one is built in this folder
+    built = tmp_path / "build/android-sme2/cpp/runner/etprof-runner"
+    built.parent.mkdir(parents=True)
+    built.touch()
+    with pytest.raises(BuildError) as caught:
+        AndroidTarget("X").run(request)
+    assert str(caught.value) == (
+        "there is no runner for Android: none was named; one is built at "
+        "build/android-sme2/cpp/runner/etprof-runner; name that with --runner, or `runner_path` in a "
+        "config"
     )
 
 

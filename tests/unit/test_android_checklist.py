@@ -43,10 +43,12 @@ class Phone:
 
 
 @pytest.fixture
-def phone(monkeypatch: pytest.MonkeyPatch) -> Phone:
+def phone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Phone:
     phone = Phone()
     for name in NDK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    # Where no preset has built a runner.
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checklist, "find_adb", lambda: "/usr/bin/adb")
     monkeypatch.setattr(checklist, "connect", lambda address: f"{address}:5555")
     monkeypatch.setattr(checklist, "choose_device", lambda serial: Adb(serial or "P1"))

@@ -194,10 +194,36 @@ def test_a_runner_of_a_newer_android_is_refused_with_both_levels(tmp_path: Path)
     with pytest.raises(BuildError) as caught:
         check_api_level(runner, 30)
     assert str(caught.value) == (
-        f"{runner} is built for Android API level 35, and the device has 30: configure it again "
-        "with `cmake --preset android-sme2 -DANDROID_PLATFORM=android-30`, then "
-        "`cmake --build --preset android-sme2`"
+        f"{runner} is built for Android API level 35, and the device has 30: configure its preset "
+        "again, such as `cmake --fresh --preset android-sme2 -DANDROID_PLATFORM=android-30`, and "
+        "build it, or take a device with a newer Android"
     )
+    # No preset is built for what is older.
+    with pytest.raises(BuildError, match=r"has 27: take a device with a newer Android$"):
+        check_api_level(runner, 27)
+
+
+def test_notes_of_all_segments_are_read_up_to_a_bound(tmp_path: Path) -> None:
+    """Each of 65 535 segments may point at the same bytes: hours of reading."""
+    empty = bytes(12 * 3000)
+    notes = empty + android_note(35)
+    content = bytearray(make_elf(notes=notes))
+    (tmp_path / "runner").write_bytes(content)
+    assert read_elf(tmp_path / "runner").android_api_level == 35
+    # WHEN the segment before it has as many notes
+    start = len(content) - len(notes)
+    content[64 + 56 : 64 + 2 * 56] = struct.pack(
+        "<IIQQQQQQ", 4, 4, start, 0, 0, len(empty), len(empty), 4
+    )
+    (tmp_path / "runner").write_bytes(content)
+    assert read_elf(tmp_path / "runner").android_api_level is None
+
+
+def test_notes_beyond_the_end_of_a_file_are_none(tmp_path: Path) -> None:
+    content = make_elf(("liba.so",), notes=BUILD_ID + android_note(35))
+    (tmp_path / "runner").write_bytes(content[:-150])
+    elf = read_elf(tmp_path / "runner")
+    assert (elf.needed, elf.android_api_level) == (("liba.so",), None)
 
 
 def test_a_dynamic_section_without_end_is_refused(tmp_path: Path) -> None:

@@ -108,6 +108,10 @@ def test_what_is_no_sme_product_has_no_tile(name: str) -> None:
         ("kai_run_lhs_pack_f32p2vlx1_f32_sme", (32, 10, 32), 32 * 40),
         # Halves stand in pairs: a k of 3 takes 4.
         ("kai_run_lhs_pack_x16p2vlx2_x16_sme", (5, 3, 32), 32 * 8),
+        ("kai_run_lhs_pack_bf16p2vlx2_f32_sme", (5, 3, 32), 32 * 8),
+        ("kai_run_rhs_pack_kxn_bf16p2vlx2b_f32_x32_sme", (1, 40, 3), 64 * (4 * 2 + 4)),
+        # NEON's take four of them: a k of 6 takes 8.
+        ("kai_run_lhs_pack_bf16p8x4_f16_neon", (5, 6, 8), 8 * 8 * 2),
         # Two groups of 40 columns; each column has its bias.
         ("kai_run_rhs_pack_kxn_f32p2vlx1biasf32_f32_f32_sme", (2, 40, 10), 128 * (40 + 4)),
         # The name says no panel, the sizes do; scale and zero point take 8 bytes a row.

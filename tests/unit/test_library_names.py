@@ -46,7 +46,10 @@ def test_names_are_found_by_kind() -> None:
         ("kai_run_matmul_clamp_f32_f32_f32p4vlx1b_6x4vl_sve_mla", "no known instruction set"),
         ("kai_run_dwconv_clamp_f32_f32_f32p1vlx1b_3x3_s1_4xc_sme2_mla", None),
         ("kai_run_matmul_clamp_f32_bf16p2vlx2_bf16p2vlx2_2vlx2vl_sme2_mopa", None),
-        ("kai_run_matmul_clamp_f32_qsi8d32p4x8_qsi4c32p8x8_16x8_sve_i8mm", None),
+        (
+            "kai_run_matmul_clamp_f32_qsi8d32p4x8_qsi4c32p8x8_16x8_sve_i8mm",
+            "no known instruction set",
+        ),
         # Its scales are a block's, not a row's or a column's: what it reads depends on k.
         (
             "kai_run_matmul_clamp_f32_qsi8d32p1vlx4_qsi4c32p4vlx4_1vlx4vl_sme2_mopa",
@@ -142,7 +145,11 @@ def test_products_are_told_apart_by_types_rows_and_instruction_set() -> None:
     tiles = [KERNEL.replace("1x16vl", "2vlx2vl").replace("sme2_mla", end)
              for end in ("sme2_mopa", "sme_mopa")]  # fmt: skip
     packing = "kai_run_lhs_pack_f32p2vlx1_f32_sme"
-    products = find_products([ROW, BLOCKS, KERNEL, *tiles, packing, UKERNEL, KERNEL])
+    depthwise = "kai_run_dwconv_clamp_f32_f32_f32p1vlx1b_3x3_s1_4xc_sme2_mla"
+    unknown = "kai_run_matmul_clamp_f32_f32_f32p4vlx1b_6x4vl_sve_mla"
+    products = find_products(
+        [ROW, BLOCKS, KERNEL, *tiles, packing, UKERNEL, KERNEL, depthwise, unknown]
+    )
     assert {
         (p.left_type, p.right_type, p.output_type, p.rows): {
             level: p.count(level) for level in p.names
@@ -173,5 +180,6 @@ def test_the_products_of_a_library_are_shown(
 
 def test_the_page_has_the_products_of_the_pinned_library() -> None:
     page = kernel_matrix.PAGE.read_text("utf-8")
+    assert kernel_matrix.matrix() in page
     assert kernel_matrix.updated(page) == page
     assert " | qai8dx | qsi4cx | f32 | one | 1 |" in page

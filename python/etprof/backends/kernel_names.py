@@ -36,6 +36,8 @@ _WIDTHS: Final = {"1x16vl": "1x4vl", "1x8vl": "1x2vl"}
 `Width 1` to `Width 4` of kai/ukernels/matmul/matmul_clamp_*/*_1x16vl_*_asm.S and *_1x8vl_*_asm.S."""
 _PANEL: Final = re.compile(r"p(?:sb)?(?P<count>\d+)(?P<unit>vl|vs)x\d+")
 """Rows of the left side or columns of the right one that stand together in a packed buffer."""
+_PANEL_DEPTH: Final = re.compile(r"p(?:sb)?\d+(?:vl|vs)?x(\d+)")
+"""Elements of k that stand together in such a buffer: it is padded to a multiple of them."""
 _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
     r"(?P<packing>p.*|s\d+s\d+|k\d+.*)?"
@@ -80,7 +82,7 @@ class KernelName:
     @property
     def level(self) -> str | None:
         """One of `LEVELS`, or another engine; None where the name says none."""
-        if self.engine in {"neon", "sve"} and self.instruction in {"dotprod", "i8mm"}:
+        if self.engine == "neon" and self.instruction in {"dotprod", "i8mm"}:
             return self.instruction
         return _LEVEL_OF_ENGINE.get(self.engine or "", self.engine)
 
@@ -232,7 +234,7 @@ def packed_depth(name: str, sizes: tuple[int, ...]) -> int:
     of = dict(zip(size_arguments(name), sizes, strict=False))
     kind = parse_kernel_name(name).destination or ""
     form = _FORMATS.get(_FORMAT_OF_PACKING.get(kind, kind))
-    depth = form.depth if form else 1
+    depth = max(form.depth, *map(int, _PANEL_DEPTH.findall(name)), 1) if form else 1
     return of.get("k_chunk_count", 1) * round_up(of.get("k", of.get("k_chunk_length", 0)), depth)
 
 

@@ -83,12 +83,14 @@ def find_products(names: Iterable[str]) -> tuple[ProductKernels, ...]:
     levels: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for name in sorted(set(names)):
         parsed = parse_kernel_name(name)
-        is_kernel = name.startswith(PREFIX) and not parsed.is_packing
-        if not (is_kernel and parsed.destination and parsed.inputs and parsed.level):
+        output_type, level = parsed.destination, parsed.level
+        if not (output_type and parsed.inputs and level in LEVELS and is_product(name)):
+            continue
+        if not name.startswith(PREFIX):
             continue
         rows = "one" if (parsed.tile or "").startswith("1x") else "any"
-        kind = (parsed.operation, parsed.inputs[0], parsed.inputs[-1], parsed.destination, rows)
-        levels.setdefault(kind, {}).setdefault(parsed.level, []).append(name)
+        kind = (parsed.operation, parsed.inputs[0], parsed.inputs[-1], output_type, rows)
+        levels.setdefault(kind, {}).setdefault(level, []).append(name)
     return tuple(
         ProductKernels(
             operation=operation,

@@ -18,6 +18,7 @@ from etprof.run.program import describe_program, find_decode_method, load_export
 from etprof.statistics.effect import is_balanced
 from etprof.targets import registry
 from etprof.targets.registry import kind_of
+from etprof.targets.runner import runner_of_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -426,7 +427,7 @@ def find_runner(path: Path | None, preset: str | None, where: str, way_out: str)
     if path is not None and preset is not None:
         raise UsageError(f"{where}: give a path or a preset of the runner, not both")
     if preset is not None:
-        path = registry.runner_of_preset(preset)
+        path = runner_of_preset(preset)
         way_out = f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
     if path is None:
         return None

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from etprof.base.errors import UsageError
@@ -206,11 +205,6 @@ def make_target(name: str, fields: Mapping[str, object], where: str) -> Target:
             f"run it there, or give {LOCAL!r}"
         )
     return target
-
-
-def runner_of_preset(preset: str) -> Path:
-    """Returns where a CMake preset puts the runner, below etprof's checkout."""
-    return Path("build", preset, "cpp", "runner", "etprof-runner")
 
 
 def find_parts() -> list[RequiredPart]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
+from etprof.backends.library import MOST_BYTES
 from etprof.base.atomic import write_text
 from etprof.base.errors import (
     BuildError,
@@ -72,13 +73,13 @@ _LAST_LINES: Final = 3
 
 _REFUSED: Final = re.compile(
     r"^etprof-runner: the CPU refuses an instruction of (?P<code>\S.*?)"
-    r" \((?P<file>[^/()]+)\+0x(?P<offset>[0-9a-f]{1,16})\)$",
+    r" \((?P<file>[^/\n]+)\+0x(?P<offset>[0-9a-f]{1,16})\)$",
     re.MULTILINE,
 )
 """The last words of a runner at an illegal instruction, as cpp/runner/messages.cpp writes them."""
 _UNNAMED: Final = "unnamed code"
-_MOST_RUNNER_BYTES: Final = 2**30
-"""With debug information it has a tenth of that."""
+_UNNAMED_OF: Final = "code that "
+"""What exported code calls."""
 _PAGE: Final = 2**12
 """Bytes; the least that any system maps, and what a segment's address is rounded down to."""
 
@@ -194,6 +195,11 @@ def ask_host_runner(
     return run_command([runner, *arguments], timeout_s=timeout_s, environment=environment)
 
 
+def runner_of_preset(preset: str) -> Path:
+    """Returns where a CMake preset puts the runner, below etprof's checkout."""
+    return Path("build", preset, "cpp", "runner", "etprof-runner")
+
+
 def library_environment(runner: Path) -> dict[str, str]:
     """Returns what an installed runner needs to find ExecuTorch's libraries; mostly nothing.
 
@@ -241,7 +247,8 @@ def check_completed(
     if completed.exit_code < 0:
         raise TargetError(
             f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
-            f"{_describe_kill(completed, runner)}. Repeat with: {completed.shell_text}"
+            f"{_describe_kill(completed, runner).removesuffix('.')}. Repeat with: "
+            f"{completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines()
     if not lines:
@@ -273,12 +280,13 @@ def check_completed(
 
 def _describe_kill(completed: Completed, runner: Path | None) -> str:
     """Says what is known of a launch that a signal has ended, and what that signal stands for."""
-    if completed.exit_code == -signal.SIGILL:
-        code = name_refused_code(completed.stderr, runner) or "the runner"
+    code = name_refused_code(completed.stderr, runner)
+    if completed.exit_code == -signal.SIGILL and code is not None:
+        other_modes = " Other SME modes may not need it." if "sme" in code else ""
         return (
             f"at an instruction of {code}, which the CPU, or the system, virtual machine or emulator "
-            "around it, does not execute although it says so: SME modes that do not need it are "
-            "still measured; try a newer version of that, or another machine"
+            "around it, does not execute: build the runner for this CPU, or try a newer version of "
+            f"what is around it.{other_modes}"
         )
     reason = "the program may be damaged or need more memory"
     if -completed.exit_code in _FROM_OUTSIDE:
@@ -297,10 +305,11 @@ def name_refused_code(stderr: str, runner: Path | None = None) -> str | None:
     match = _REFUSED.search(stderr)
     if match is None:
         return None
-    code = match["code"]
-    if code == _UNNAMED and runner is not None and runner.name == match["file"]:
-        code = find_function(runner, int(match["offset"], 16)) or code
-    return clean(f"{code} ({match['file']}+0x{match['offset']})")
+    code, file, offset = match["code"], match["file"], match["offset"]
+    is_exported = code != _UNNAMED and not code.startswith(_UNNAMED_OF)
+    if not is_exported and runner is not None and runner.name == file:
+        code = find_function(runner, int(offset, 16)) or code
+    return f"{clean(code)} ({clean(file)}+0x{offset})"
 
 
 def find_function(file: Path, offset: int) -> str | None:
@@ -317,7 +326,7 @@ def find_function(file: Path, offset: int) -> str | None:
     from elftools.elf.elffile import ELFFile
 
     try:
-        content = read_input(file, most_bytes=_MOST_RUNNER_BYTES, way_out="name another")
+        content = read_input(file, most_bytes=MOST_BYTES, way_out="name another")
         elf = ELFFile(io.BytesIO(content))
         first = min(segment["p_vaddr"] for segment in elf.iter_segments("PT_LOAD"))
         address = first // _PAGE * _PAGE + offset
@@ -327,7 +336,8 @@ def find_function(file: Path, offset: int) -> str | None:
             start, size = symbol["st_value"], symbol["st_size"]
             if is_function and start <= address < start + size:
                 return str(symbol.name)
-    except (EtprofError, ELFError, ValueError, KeyError, AttributeError):
+    except (EtprofError, ELFError, ArithmeticError, ValueError, KeyError, AttributeError):
+        # The kernel starts programs whose tables of sections and symbols are damaged.
         return None
     return None
 

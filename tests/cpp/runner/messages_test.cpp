@@ -110,6 +110,25 @@ TEST(refused_instruction_names_its_file_and_place) {
     CHECK(end.standard_error.find(" (runner_tests+0x") != std::string::npos);
 }
 
+TEST(refused_instruction_is_told_whichever_thread_meets_it_first) {
+    if (has_sanitizer()) {
+        return;
+    }
+    const End end = end_of([] {
+        install_crash_report();
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 8; ++i) {
+            threads.emplace_back(do_what_no_cpu_can);
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+    });
+    CHECK(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGILL);
+    CHECK(end.standard_error.find(" (runner_tests+0x") != std::string::npos);
+}
+
+#if !defined(__APPLE__)
 TEST(illegal_instruction_that_was_only_sent_names_no_code) {
     const End end = end_of([] {
         install_crash_report();
@@ -117,6 +136,7 @@ TEST(illegal_instruction_that_was_only_sent_names_no_code) {
     });
     CHECK(has_sanitizer() || end.standard_error == kCrashed);
 }
+#endif
 
 TEST(crash_of_a_stack_that_is_used_up_is_told) {
     if (has_sanitizer()) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,14 +10,14 @@ from etprof.base.errors import BuildError, EtprofError, InputFileError
 from etprof.base.process import ProgramNotFoundError
 from etprof.base.units import format_size
 from etprof.targets.android.adb import choose_device, connect, find_adb
-from etprof.targets.android.identity import describe_device
+from etprof.targets.android.identity import describe_device, parse_api_level
 from etprof.targets.android.libraries import (
-    NDK_VARIABLES,
     check_api_level,
     check_machine,
     find_libraries,
     read_elf,
 )
+from etprof.targets.android.runner_ways import BUILD, find_runner_way
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
 from etprof.targets.policy import ReadinessCheck
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 _LEAST_FREE_BYTES: Final = 2**29
 """A runner with its libraries, a program and the ETDumps of a run."""
 _LEAST_CHARGE: Final = 20
-_BUILD: Final = "`cmake --workflow --preset android-sme2` builds one"
 
 
 def walk(serial: str | None, address: str | None, runner: Path | None) -> list[ReadinessCheck]:
@@ -67,20 +65,9 @@ def _check_runner(runner: Path | None) -> ReadinessCheck:
                 "runner", "ok", f"{runner}, with {len(find_libraries(runner))} libraries"
             )
         except EtprofError as error:
-            return ReadinessCheck("runner", "missing", str(error), _BUILD)
-    for name in NDK_VARIABLES:
-        if folder := os.environ.get(name):
-            if Path(folder, "build/cmake/android.toolchain.cmake").is_file():
-                way_out = f"{_BUILD}; then name it with --runner"
-                detail = f"none was named; the NDK at {folder} can build one"
-                return ReadinessCheck("runner", "missing", detail, way_out)
-            return ReadinessCheck(
-                "runner", "missing", f"{name}={folder} is no NDK", "set it to the NDK's folder"
-            )
-    way_out = f"install the NDK, set {NDK_VARIABLES[0]} to it; {_BUILD}; then name it with --runner"
-    return ReadinessCheck(
-        "runner", "missing", "none was named, and no NDK is known to build one", way_out
-    )
+            return ReadinessCheck("runner", "missing", str(error), BUILD)
+    detail, way_out = find_runner_way()
+    return ReadinessCheck("runner", "missing", detail, way_out)
 
 
 def _check_adb() -> ReadinessCheck:
@@ -99,9 +86,12 @@ def _check_device(
     else:
         yield ReadinessCheck("architecture", "missing" if abi else "note", str(abi or "the device hides it"),
                     "runners are for arm64-v8a: take a phone of that")  # fmt: skip
-    if runner is not None:
-        yield from _check_android(runner, facts)
-    yield _check_sme2(adb, runner)
+    android_checks = [] if runner is None else list(_check_android(runner, facts))
+    yield from android_checks
+    if any(check.status == "missing" for check in android_checks):
+        yield ReadinessCheck("SME2", "note", "not asked: a runner for this Android first")
+    else:
+        yield _check_sme2(adb, runner)
     steady = (
         "etprof interleaves the sides and records frequencies; an unrooted phone allows no more"
     )
@@ -118,8 +108,7 @@ def _check_device(
 
 def _check_android(runner: Path, facts: Mapping[str, object]) -> Iterator[ReadinessCheck]:
     """Whether the device's Android is new enough for a runner that says which it is built for."""
-    level = facts.get("android_api_level")
-    device_level = int(level) if isinstance(level, str) and level.isdecimal() else None
+    device_level = parse_api_level(facts.get("android_api_level"))
     try:
         if read_elf(runner).android_api_level is None:
             return

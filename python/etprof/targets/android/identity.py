@@ -54,8 +54,13 @@ _NO_TEMPERATURES: Final = {"6", "7", "8"}
 
 def read_api_level(adb: Adb) -> int | None:
     """Returns the API level of the device's Android; None where it does not say."""
-    answer = adb.shell(f"getprop {_PROPERTIES['android_api_level']}").stdout.strip()
-    return int(answer) if re.fullmatch(r"[1-9][0-9]{0,3}", answer) else None
+    return parse_api_level(adb.shell(f"getprop {_PROPERTIES['android_api_level']}").stdout)
+
+
+def parse_api_level(answer: object) -> int | None:
+    """Returns the number in what a device says of its API level; None for anything else."""
+    text = answer.strip() if isinstance(answer, str) else ""
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,3}", text) else None
 
 
 def describe_device(adb: Adb) -> dict[str, object]:

@@ -52,14 +52,19 @@ def check_machine(runner: Path) -> None:
 def check_api_level(runner: Path, device_level: int | None) -> None:
     """Raises BuildError when the runner is built for a newer Android than the device has.
 
-    The device's linker would say of it that it cannot locate some symbol.
+    The device's linker may say of it that it cannot locate some symbol, once it is there.
     """
     level = read_elf(runner).android_api_level
     if level is not None and device_level is not None and level > device_level:
+        way_out = "take a device with a newer Android"
+        if device_level >= _OLDEST_LEVEL:
+            way_out = (
+                "configure its preset again, such as `cmake --fresh --preset android-sme2 "
+                f"-DANDROID_PLATFORM=android-{device_level}`, and build it, or {way_out}"
+            )
         raise BuildError(
             f"{runner} is built for Android API level {level}, and the device has {device_level}: "
-            f"configure it again with `cmake --preset android-sme2 "
-            f"-DANDROID_PLATFORM=android-{device_level}`, then `cmake --build --preset android-sme2`"
+            f"{way_out}"
         )
 
 
@@ -98,10 +103,12 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")
 _NOTE = struct.Struct("<III")
 _LOAD, _DYNAMIC, _NOTES = 1, 2, 4
+_OLDEST_LEVEL: Final = 28
+"""Of the presets: Android 9, the first whose libc has all that ExecuTorch and the runner use."""
 _ANDROID_NOTE: Final = (b"Android\0", 1)
 """Owner and type of the note whose first four bytes are the API level (the NDK's crtbrand.S)."""
 _MOST_NOTE_BYTES: Final = 2**16
-"""Of all notes of a segment; a runner has three, of some 200 bytes."""
+"""Of all notes of a file; a runner has three, of some 200 bytes."""
 _NEEDED, _STRINGS, _STRINGS_SIZE, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 _LONGEST_NAME: Final = 4096
 _MOST_DYNAMIC_BYTES: Final = 2**20
@@ -165,10 +172,13 @@ def _parse(data: bytes) -> ElfFile:
 
 
 def _read_api_level(data: bytes, segments: list[_Segment]) -> int | None:
-    """Returns what the NDK notes in every program of its own."""
+    """Returns what the NDK notes in every program of its own; None also for damaged notes."""
+    rest_bytes = _MOST_NOTE_BYTES
     for segment in segments:
-        if segment.kind == _NOTES and segment.size <= _MOST_NOTE_BYTES:
-            for owner, kind, content in _read_notes(_part(data, segment.offset, segment.size)):
+        if segment.kind == _NOTES and segment.size <= rest_bytes:
+            rest_bytes -= segment.size
+            notes = data[segment.offset : segment.offset + segment.size]
+            for owner, kind, content in _read_notes(notes):
                 if (owner, kind) == _ANDROID_NOTE and len(content) >= 4:
                     return int.from_bytes(content[:4], "little")
     return None

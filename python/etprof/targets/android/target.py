@@ -30,6 +30,7 @@ from etprof.targets.android.identity import (
     read_device_state,
 )
 from etprof.targets.android.libraries import check_api_level, check_machine, find_libraries
+from etprof.targets.android.runner_ways import find_runner_way
 from etprof.targets.android.session import DeviceSession, bring_results, read_log
 from etprof.targets.android.store import DeviceStore
 from etprof.targets.launch_layout import layout_environment, level_paths, restore_paths
@@ -202,10 +203,8 @@ class AndroidTarget:
         default_runner = self.trace_runner if request.kernel_trace else self.runner
         runner = request.runner or default_runner
         if runner is None:
-            raise BuildError(
-                "there is no runner for Android; build one with `cmake --workflow --preset "
-                "android-sme2` and name it as `runner_path`"
-            )
+            detail, way_out = find_runner_way()
+            raise BuildError(f"there is no runner for Android: {detail}; {way_out}")
         return runner
 
     def _upload(
