@@ -16,10 +16,6 @@
 #include <new>
 #include <vector>
 
-#if defined(__linux__)
-#include <ucontext.h>
-#endif
-
 #if !defined(__APPLE__)
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
 #endif
@@ -48,45 +44,34 @@ std::vector<std::string> logged_errors;
 char fatal_message[1024] = "no reason given";
 
 /// Which code has an instruction that the CPU does not execute, by the names that its library
-/// exports: Python reads this line, and looks in the runner's own symbols for others. The assembly
-/// of KleidiAI has no exported name and calls nothing, so that a register still says who called it.
+/// exports: Python reads this line, and looks in the runner's own symbols for others. Leaves the
+/// line as it is where the address is in no file: after a jump to nowhere.
 ///
 /// POSIX lists neither dladdr nor snprintf among what a handler may call: the one takes the
 /// loader's lock, which a thread that computes does not hold, the other no memory for these
 /// formats.
-///
-/// Leaves the line as it is where the address is in no file: after a jump to nowhere.
 template <std::size_t kSize>
-void describe_refusal(char (&line)[kSize], const void* address,
-                      [[maybe_unused]] const void* context) {
+void describe_refusal(char (&line)[kSize], const void* address) {
     Dl_info code{};
-    Dl_info caller{};
     if (dladdr(address, &code) == 0 || code.dli_fname == nullptr) {
         return;
     }
-#if defined(__aarch64__) && defined(__linux__)
-    const auto link = static_cast<const ucontext_t*>(context)->uc_mcontext.regs[30];
-    dladdr(reinterpret_cast<const void*>(link), &caller);
-#endif
-    const bool is_callers = code.dli_sname == nullptr && caller.dli_sname != nullptr;
-    const char* const name = is_callers ? caller.dli_sname : code.dli_sname;
     const char* const slash = std::strrchr(code.dli_fname, '/');
     const auto offset =
         static_cast<const char*>(address) - static_cast<const char*>(code.dli_fbase);
     std::snprintf(line, kSize,
-                  "etprof-runner: the CPU refuses an instruction of %s%.2000s%s (%.1000s+0x%tx)\n",
-                  is_callers ? "code that " : "", name == nullptr ? "unnamed code" : name,
-                  is_callers ? " calls" : "", slash == nullptr ? code.dli_fname : slash + 1,
-                  offset);
+                  "etprof-runner: the CPU refuses an instruction of %.2000s (%.1000s+0x%tx)\n",
+                  code.dli_sname == nullptr ? "unnamed code" : code.dli_sname,
+                  slash == nullptr ? code.dli_fname : slash + 1, offset);
 }
 
-extern "C" void report_crash(int signal_number, siginfo_t* info, void* context) {
+extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     char line[4096] =
         "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
     if (!has_spoken.test_and_set()) {
         is_speaker = true;
         if (signal_number == SIGILL && info->si_code > 0) {
-            describe_refusal(line, info->si_addr, context);
+            describe_refusal(line, info->si_addr);
         }
         [[maybe_unused]] const auto written = write(STDERR_FILENO, line, std::strlen(line));
     } else if (!is_speaker) {

@@ -75,7 +75,6 @@ def test_what_is_no_elf_file_names_nothing(tmp_path: Path, content: bytes) -> No
     ("said", "code"),
     [
         ("kai_run_a (libxnn.so+0x1f)", "kai_run_a (libxnn.so+0x1f)"),
-        ("code that kai_run_a calls (libxnn.so+0x1f)", "code that kai_run_a calls (libxnn.so+0x1f)"),
         ("unnamed code (runner+0x10)", "unnamed code (runner+0x10)"),
         ("kai_run_a (etprof-runner(2)+0x10)", "kai_run_a (etprof-runner(2)+0x10)"),
         (f"{'a' * 3000} (libxnn.so+0x1f)", None),
@@ -108,8 +107,6 @@ def test_symbols_of_the_runner_name_what_it_does_not_export(program: Path) -> No
     offset = f"{start - base(program):x}"
     said = f"{LINE}unnamed code (runner+0x{offset})"
     assert name_refused_code(said, program) == f"second (runner+0x{offset})"
-    called = f"{LINE}code that kai_run_a calls (runner+0x{offset})"
-    assert name_refused_code(called, program) == f"second (runner+0x{offset})"
     # Not of another file, nor in place of a name that was exported.
     assert (
         name_refused_code(said, program.with_name("main.c")) == f"unnamed code (runner+0x{offset})"

@@ -78,8 +78,6 @@ _REFUSED: Final = re.compile(
 )
 """The last words of a runner at an illegal instruction, as cpp/runner/messages.cpp writes them."""
 _UNNAMED: Final = "unnamed code"
-_UNNAMED_OF: Final = "code that "
-"""What exported code calls."""
 _PAGE: Final = 2**12
 """Bytes; the least that any system maps, and what a segment's address is rounded down to."""
 
@@ -306,8 +304,7 @@ def name_refused_code(stderr: str, runner: Path | None = None) -> str | None:
     if match is None:
         return None
     code, file, offset = match["code"], match["file"], match["offset"]
-    is_exported = code != _UNNAMED and not code.startswith(_UNNAMED_OF)
-    if not is_exported and runner is not None and runner.name == file:
+    if code == _UNNAMED and runner is not None and runner.name == file:
         code = find_function(runner, int(offset, 16)) or code
     return f"{clean(code)} ({clean(file)}+0x{offset})"
 
