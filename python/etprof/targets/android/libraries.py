@@ -104,7 +104,7 @@ _ENTRY = struct.Struct("<qQ")
 _NOTE = struct.Struct("<III")
 _LOAD, _DYNAMIC, _NOTES = 1, 2, 4
 _OLDEST_LEVEL: Final = 28
-"""Of the presets: Android 9, the first whose libc has all that ExecuTorch and the runner use."""
+"""Of the presets (CMakePresets.json, ANDROID_PLATFORM): nothing is built for older ones."""
 _ANDROID_NOTE: Final = (b"Android\0", 1)
 """Owner and type of the note whose first four bytes are the API level (the NDK's crtbrand.S)."""
 _MOST_NOTE_BYTES: Final = 2**16
