@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from docs.written_part import replace_part
+
 from etprof.views.json_figures import DOCUMENTS, Figure
 
 PAGE: Final = Path(__file__).with_name("json.md")
-_WRITTEN: Final = re.compile(
-    r"(?<=<!-- written by `python -m docs.json_figures` -->\n).*?(?=<!-- end -->)", re.DOTALL
-)
 _OF_AN_INTERVAL: Final = re.compile(r"_(low|high)$|\binterval\.(low|high|confidence)$")
 _SHARED: Final = "comparisons[]."
 """A part of two commands' JSON that is that of `compare`."""
@@ -46,7 +45,7 @@ def _row(figure: Figure) -> str:
 
 def updated(text: str) -> str:
     """Returns the page with the lists as they are declared now."""
-    return _WRITTEN.sub(lambda _: "\n" + figure_lists(), text)
+    return replace_part(text, "docs.json_figures", "\n" + figure_lists())
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ Of the library that ExecuTorch's wheel for Arm brings, from etprof's own table o
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Final
+
+from docs.written_part import replace_part
 
 from etprof.backends.library import find_products
 from etprof.tables.machine import LIBRARY_PRODUCTS
@@ -19,9 +20,6 @@ from etprof.views.markdown import markdown_table
 
 PAGE: Final = Path(__file__).with_name("kernel_evidence.md")
 SYMBOLS: Final = PAGE.parents[1] / "python/etprof/backends/xnnpack/kernels.json"
-_WRITTEN: Final = re.compile(
-    r"(?<=<!-- written by `python -m docs.kernel_matrix` -->\n).*?(?=<!-- end -->)", re.DOTALL
-)
 
 
 def matrix() -> str:
@@ -34,7 +32,7 @@ def matrix() -> str:
 
 def updated(text: str) -> str:
     """Returns the page with the table as it is now."""
-    return _WRITTEN.sub(lambda _: matrix(), text)
+    return replace_part(text, "docs.kernel_matrix", matrix())
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ def packed_depth(name: str, sizes: tuple[int, ...]) -> int:
     of = dict(zip(size_arguments(name), sizes, strict=False))
     kind = parse_kernel_name(name).destination or ""
     form = _FORMATS.get(_FORMAT_OF_PACKING.get(kind, kind))
-    depth = max(form.depth, *map(int, _PANEL_DEPTH.findall(name)), 1) if form else 1
+    depth = max([form.depth, *map(int, _PANEL_DEPTH.findall(name))]) if form else 1
     return of.get("k_chunk_count", 1) * round_up(of.get("k", of.get("k_chunk_length", 0)), depth)
 
 

@@ -81,12 +81,10 @@ class ProductKernels:
 def find_products(names: Iterable[str]) -> tuple[ProductKernels, ...]:
     """Returns each kind of product that microkernels compute, in the order of their types."""
     levels: dict[tuple[str, ...], dict[str, list[str]]] = {}
-    for name in sorted(set(names)):
+    for name in sorted({name for name in names if name.startswith(PREFIX) and is_product(name)}):
         parsed = parse_kernel_name(name)
         output_type, level = parsed.destination, parsed.level
-        if not (output_type and parsed.inputs and level in LEVELS and is_product(name)):
-            continue
-        if not name.startswith(PREFIX):
+        if not (output_type and parsed.inputs and level in LEVELS):
             continue
         rows = "one" if (parsed.tile or "").startswith("1x") else "any"
         kind = (parsed.operation, parsed.inputs[0], parsed.inputs[-1], output_type, rows)

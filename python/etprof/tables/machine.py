@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from etprof.backends.kernel_names import LEVELS
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from etprof.backends.library import ProductKernels
 
 MODELS: Final = Table(
@@ -65,11 +64,8 @@ LIBRARY_NAMES: Final = Table(
 )  # fmt: skip
 
 
-def _count_for(level: str) -> Callable[[Any], int | None]:
-    def count(products: ProductKernels) -> int | None:
-        return products.count(level)
-
-    return count
+def _count(level: str, products: ProductKernels) -> int | None:
+    return products.count(level)
 
 
 LIBRARY_PRODUCTS: Final = Table(
@@ -81,7 +77,7 @@ LIBRARY_PRODUCTS: Final = Table(
         Column("output", "string", of=lambda p: p.output_type, says="Data type of the output"),
         Column("rows", "string", of=lambda p: p.rows,
                says="Of the left side: `one`, as in a language model's decode, or `any`"),
-        *(Column(level, "Int64", "count", of=_count_for(level),
+        *(Column(level, "Int64", "count", of=partial(_count, level),
                  says=f"Microkernels for {level}; missing where there is none")
           for level in LEVELS),
     ),

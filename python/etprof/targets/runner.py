@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from etprof.backends.library import MOST_BYTES
 from etprof.base.atomic import write_text
 from etprof.base.errors import (
     BuildError,
@@ -78,6 +77,8 @@ _REFUSED: Final = re.compile(
 )
 """The last words of a runner at an illegal instruction, as cpp/runner/messages.cpp writes them."""
 _UNNAMED: Final = "unnamed code"
+MOST_RUNNER_BYTES: Final = 2**30
+"""A runner with debug information has a tenth of that."""
 _PAGE: Final = 2**12
 """Bytes; the least that any system maps, and what a segment's address is rounded down to."""
 
@@ -245,8 +246,7 @@ def check_completed(
     if completed.exit_code < 0:
         raise TargetError(
             f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
-            f"{_describe_kill(completed, runner).removesuffix('.')}. Repeat with: "
-            f"{completed.shell_text}"
+            f"{_describe_kill(completed, runner)}. Repeat with: {completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines()
     if not lines:
@@ -280,11 +280,11 @@ def _describe_kill(completed: Completed, runner: Path | None) -> str:
     """Says what is known of a launch that a signal has ended, and what that signal stands for."""
     code = name_refused_code(completed.stderr, runner)
     if completed.exit_code == -signal.SIGILL and code is not None:
-        other_modes = " Other SME modes may not need it." if "sme" in code else ""
+        other_modes = ". Other SME modes may not need it" if "sme" in code else ""
         return (
             f"at an instruction of {code}, which the CPU, or the system, virtual machine or emulator "
             "around it, does not execute: build the runner for this CPU, or try a newer version of "
-            f"what is around it.{other_modes}"
+            f"what is around it{other_modes}"
         )
     reason = "the program may be damaged or need more memory"
     if -completed.exit_code in _FROM_OUTSIDE:
@@ -323,7 +323,7 @@ def find_function(file: Path, offset: int) -> str | None:
     from elftools.elf.elffile import ELFFile
 
     try:
-        content = read_input(file, most_bytes=MOST_BYTES, way_out="name another")
+        content = read_input(file, most_bytes=MOST_RUNNER_BYTES, way_out="name another")
         elf = ELFFile(io.BytesIO(content))
         first = min(segment["p_vaddr"] for segment in elf.iter_segments("PT_LOAD"))
         address = first // _PAGE * _PAGE + offset

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.files import read_input
+from etprof.targets.runner import MOST_RUNNER_BYTES
 
 CPP_LIBRARY: Final = "libc++_shared.so"
 """The C++ library of the Android NDK; no device has it."""
@@ -113,8 +114,6 @@ _NEEDED, _STRINGS, _STRINGS_SIZE, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 _LONGEST_NAME: Final = 4096
 _MOST_DYNAMIC_BYTES: Final = 2**20
 """A library has some thirty entries of 16 bytes; a stranger's gigabyte of them took ten of memory."""
-_MOST_BYTES: Final = 2**30
-"""A runner with debug information has a tenth of that."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class _Segment(NamedTuple):
 
 def read_elf(path: Path) -> ElfFile:
     """Reads a 64-bit little-endian ELF file; raises InputFileError for anything else."""
-    data = read_input(path, most_bytes=_MOST_BYTES, way_out="check the path")
+    data = read_input(path, most_bytes=MOST_RUNNER_BYTES, way_out="check the path")
     try:
         return _parse(data)
     except (struct.error, ValueError) as error:
