@@ -16,6 +16,7 @@ import html
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -260,7 +261,7 @@ class Run:
         times_inside = (
             detail.row.times for detail in details if (detail.module_path or "") in inside
         )
-        return sum(times.mean_ns for times in times_inside if times) / _NS_PER[unit]
+        return fsum(times.mean_ns for times in times_inside if times) / _NS_PER[unit]
 
     def print_data_tabular(self, experiment: str | None = None) -> None:
         """Prints the operators of one experiment as a plain table."""

@@ -126,6 +126,7 @@ class Trial:
         """Runs debootstrap; what it did not finish is not taken for a root later."""
         partial = self.base.with_name(f"{self.base.name}.partial")
         remove_tree(partial)
+        partial.mkdir()
         release = self.distribution
         words: list[str | Path] = [
             *("debootstrap", "--variant=minbase", "--force-check-gpg"),
@@ -135,9 +136,17 @@ class Trial:
             words.append(f"--keyring={self.archive.keyring}")
         script = Path("/usr/share/debootstrap/scripts", release.script)
         try:
-            code = run_alone([*words, release.suite, partial, self.archive.uri, script], log)
+            # debootstrap 1.0.128 takes a path with blanks for several words.
+            with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+                target = Path(folder, "root")
+                target.symlink_to(partial)
+                code = run_alone([*words, release.suite, target, self.archive.uri, script], log)
+            details = partial / "debootstrap/debootstrap.log"
             if code == 0:
                 partial.rename(self.base)
+            elif details.exists():
+                with log.open("a") as text:
+                    text.write(details.read_text(errors="replace"))
         finally:
             remove_tree(partial)
         return code

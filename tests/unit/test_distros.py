@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,42 @@ def test_nothing_tried_is_no_success(
     reasons = capsys.readouterr().out.splitlines()
     assert len(reasons) == len(distros.DISTRIBUTIONS)
     assert all("cannot be had: there are no apt sources" in line for line in reasons)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_base_is_made_below_a_folder_with_a_blank(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """debootstrap takes such a path for two words; its own log lies in the root that it gives up."""
+    # GIVEN a debootstrap that takes its target for words, as the real one does
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program = programs / "debootstrap"
+    program.write_text(
+        "#!/bin/sh\nfor word; do :; done\ntarget=$5\n[ -d $target ] || exit 7\n"
+        'mkdir "$target/debootstrap"; echo "the reason" >"$target/debootstrap/debootstrap.log"\n'
+        f"exit {code}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(distros, "run_alone", run_here)
+    folder = tmp_path / "it's a folder"
+    folder.mkdir()
+    archive = PackageArchive("nobody's", "none", "http://localhost:1/debian")
+    trial = distros.Trial(distros.DISTRIBUTIONS[0], archive, folder, folder / "base")
+    # WHEN the root is made
+    log = folder / "log"
+    assert trial.make_base(log) == code
+    # THEN it stands there, or the log has what debootstrap wrote
+    assert (folder / "base/debootstrap").exists() == (code == 0)
+    assert not (folder / "base.partial").exists()
+    assert (log.read_text() == "the reason\n") == (code != 0)
+
+
+def run_here(words: Sequence[str | Path], log: Path) -> int:
+    """As `run_alone`, without mounts of its own."""
+    with log.open("w") as text:
+        return subprocess.run(words, stdout=text, stderr=text, check=False).returncode
 
 
 def can_unshare() -> bool:

@@ -109,7 +109,7 @@ def test_the_prior_of_a_device_by_formula() -> None:
     # Fourth cumulants and the variance of a sample's variance: κ4/n + 2σ⁴/(n - 1).
     error = math.sqrt(np.mean(polygamma(3, freedoms / 2)) / 5 + 2 * expected**2 / 4)
     excess = np.var(logs, ddof=1) - expected + 2 * error
-    half = brentq(lambda x: polygamma(1, x) - excess, 0.01, 100)
+    half = brentq(lambda x: float(polygamma(1, x)) - excess, 0.01, 100)
     assert found.freedom == pytest.approx(2 * half)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.roofline import Roofs
@@ -136,7 +137,7 @@ class ExperimentInsight:
         """Share of these operators in `Method::execute`; None without times."""
         if self.experiment.split.times is None:
             return None
-        return sum(detail.row.times.share for detail in details if detail.row.times)
+        return fsum(detail.row.times.share for detail in details if detail.row.times)
 
 
 @dataclass(frozen=True)

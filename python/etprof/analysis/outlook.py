@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING
 
 from etprof.analysis.roofline import Roofs
@@ -64,7 +65,7 @@ def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outl
     eligible = [
         (detail, share, prediction) for detail, share, prediction in predictions if prediction.sme2
     ]
-    share = sum(share for _, share, _ in eligible)
+    share = fsum(share for _, share, _ in eligible)
     titles = (detail.row.backend.title for detail, _, _ in predictions)
     backends = join_names(dict.fromkeys(titles))
     types = dict.fromkeys(
@@ -90,10 +91,10 @@ def _bound(
 ) -> SpeedBound | None:
     """Bounds the speedup by the roofs; None where nothing would be left of the inference."""
     points = [(share, detail.placed(roofs)) for detail, share in eligible]
-    remaining_share = 1 - sum(share for share, _ in points)
+    remaining_share = 1 - fsum(share for share, _ in points)
     low, high = (
         remaining_share
-        + sum(share * _share_at_peaks(point, at_best=at_best) for share, point in points)
+        + fsum(share * _share_at_peaks(point, at_best=at_best) for share, point in points)
         for at_best in (False, True)
     )
     unplaced = sum(point is None for _, point in points)

@@ -144,7 +144,7 @@ def program_tolerance_db(first: LoadedProgram, second: LoadedProgram) -> float |
     if floors[0] is None or floors[1] is None:
         return None
     errors = [10 ** (-limits.snr_db / 10) for limits in floors if limits]
-    return float(-10 * math.log10(sum(errors)))
+    return float(-10 * math.log10(math.fsum(errors)))
 
 
 def check_references(experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:

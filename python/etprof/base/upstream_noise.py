@@ -20,6 +20,7 @@ _KNOWN_WARNINGS = (
     r"(read_text|open_text|read_binary) is deprecated",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     r"This API is experimental and subject to change",
+    r"Guards may run slower on Python 3\.13\.0",
     # Given for every changed buffer, also after the pass it recommends, which lowering.py runs.
     r"Mutation on a buffer in the model is detected",
     # torch.nn.RNN, LSTM and GRU list their weights again whenever they are moved or cast.

@@ -145,7 +145,6 @@ def _measure(
 
     folder = arguments.out or matrix.folder
     is_new = arguments.store is None and is_new_in_git()
-    store = open_store(arguments.store)
     request = Request(
         folder=folder,
         resume=arguments.resume,
@@ -154,7 +153,7 @@ def _measure(
         keep_going=arguments.keep_going,
         wait=not arguments.no_wait,
     )
-    with BenchReporter(len(units)) as reporter:
+    with open_store(arguments.store) as store, BenchReporter(len(units)) as reporter:
         stored_units = MatrixSession(units, request, store, reporter).run()
     table, further_tables, document = _report(matrix.name, folder, stored_units, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"

@@ -14,6 +14,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
+from math import fsum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -104,7 +105,7 @@ def _make_profiler() -> Profiler:
 
 def draw_stages(clock: StageClock) -> dict[str, Any]:
     """Returns a Chrome trace of the stages and the calls in them, in wall-clock time."""
-    shortest_ns = sum(stage.duration_ns for stage in clock.times) * SHORTEST_SHARE
+    shortest_ns = fsum(stage.duration_ns for stage in clock.times) * SHORTEST_SHARE
     events = []
     for stage, frame in zip(clock.times, _stage_frames(clock), strict=True):
         events.append(_slice(stage.name, stage.start_ns, stage.duration_ns, {}))
@@ -150,7 +151,7 @@ def draw_flames(title: str, clock: StageClock) -> str:
     from pyinstrument.session import Session
 
     stages = _stage_frames(clock)
-    root = Frame("export\0\0000", stages, sum(stage.time for stage in stages))
+    root = Frame("export\0\0000", stages, fsum(stage.time for stage in stages))
     processors.aggregate_repeated_calls(root, {})
     processors.remove_irrelevant_nodes(root, {"filter_threshold": SMALLEST_SHARE})
     session = reduce(

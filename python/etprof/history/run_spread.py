@@ -588,8 +588,12 @@ def device_spreads(session: Session) -> list[DeviceSpread]:
                 (spread, len(logs)) for logs in groups if (spread := spread_of_neighbours(logs))
             ]
             if counted_spreads:
-                squares = sum(spread.freedom * spread.deviation**2 for spread, _ in counted_spreads)
-                of_run = math.sqrt(squares / sum(spread.freedom for spread, _ in counted_spreads))
+                squares = math.fsum(
+                    spread.freedom * spread.deviation**2 for spread, _ in counted_spreads
+                )
+                of_run = math.sqrt(
+                    squares / math.fsum(spread.freedom for spread, _ in counted_spreads)
+                )
                 runs = sum(count for _, count in counted_spreads)
                 rows.append(DeviceSpread(device, metric, of_run, runs, len(counted_spreads)))
     return rows

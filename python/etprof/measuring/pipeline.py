@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -340,7 +341,7 @@ def _block_metrics(block: int, result: RunnerResult) -> BlockMetrics:
 def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
     """Turns each repetition's times into rates."""
     repetitions = result.repetitions
-    decoding = [sum(repetition.token_latency_ns) for repetition in repetitions]
+    decoding = [fsum(repetition.token_latency_ns) for repetition in repetitions]
     return GenerationMetrics(
         time_to_first_token_ns=[repetition.time_to_first_token_ns for repetition in repetitions],
         prefill_tokens_per_second=[

@@ -282,4 +282,4 @@ def signed_rank_p(values: NDArray[np.float64]) -> float:
     """
     averages, masses = _walsh_averages(values), _signed_rank_masses(values.size)
     less = min(int(np.sum(averages <= 0)), int(np.sum(averages >= 0)))
-    return min(1.0, 2 * sum(masses[: less + 1]))
+    return min(1.0, 2 * math.fsum(masses[: less + 1]))

@@ -121,7 +121,7 @@ def find_states(logs: Sequence[float], skipped: Collection[int] = ()) -> TwoStat
         tuple(index for index, flag in zip(indices, is_upper, strict=True) if flag == side)
         for side in (False, True)
     )
-    return TwoStates(lower, upper, low, high, sum(of_each))
+    return TwoStates(lower, upper, low, high, math.fsum(of_each))
 
 
 def remove_states(logs: Sequence[float], skipped: Collection[int] = ()) -> Sequence[float]:

@@ -212,7 +212,7 @@ def _split(ordered: NDArray[np.float64], minimum_size: int) -> tuple[int, float,
     gaps = np.diff(ordered)[minimum_size - 1 : count - minimum_size]
     size = int(np.argmax(gaps)) + minimum_size
     lower, upper = ordered[:size], ordered[size:]
-    squares = sum(float(((state - state.mean()) ** 2).sum()) for state in (lower, upper))
+    squares = math.fsum(float(((state - state.mean()) ** 2).sum()) for state in (lower, upper))
     if gaps.max() <= _GAP / count * math.sqrt(squares / (count - 2)):
         return None
     return size, float(np.median(lower)), float(np.median(upper))

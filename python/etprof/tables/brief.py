@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.compare.comparison import EMULATED, TWO_MODELS
@@ -306,7 +307,10 @@ def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
     if len(remainder) < 2:
         return tuple(shares)
     label = count_of(len(remainder), "other class", "other classes")
-    return (*shares[: _MOST_PARTS - 1], BarPart(label, sum(segment.share for segment in remainder)))
+    return (
+        *shares[: _MOST_PARTS - 1],
+        BarPart(label, fsum(segment.share for segment in remainder)),
+    )
 
 
 def _routes(insight: ExperimentInsight) -> tuple[BarPart, ...]:

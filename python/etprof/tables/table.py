@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import fsum
 from typing import Any, Final, Literal
 
 from etprof.base.units import count_of
@@ -276,7 +277,7 @@ class Table:
         return tuple(
             label
             if column.name == name
-            else sum(float(row[index] or 0) for row in rows)
+            else fsum(float(row[index] or 0) for row in rows)
             if column.adds_up and {row[index] for row in rows} != {None}
             else None
             for index, column in enumerate(self.columns)

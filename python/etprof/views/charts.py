@@ -109,14 +109,14 @@ def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View | None:
     totals = {e.name: _group_means(e.split) for e in experiments if e.split.times}
     if not totals:
         return None
-    longest = max(sum(means.values()) for means in totals.values()) or 1.0
+    longest = max(math.fsum(means.values()) for means in totals.values()) or 1.0
     used = [group for group in GROUPS if any(means[group] > 0 for means in totals.values())]
     return {
         "legend": [{"name": group, "colour": colour_of(group)} for group in used],
         "bars": [
             {
                 "name": name,
-                "total": format_duration(sum(means.values())),
+                "total": format_duration(math.fsum(means.values())),
                 "parts": [_stack_part(g, means, longest) for g in used if means[g] > 0],
             }
             for name, means in totals.items()
@@ -134,7 +134,7 @@ def _group_means(split: OperatorSplit) -> dict[str, float]:
 def _stack_part(group: str, means: dict[str, float], longest: float) -> View:
     # A clock that stood still has no time to share out.
     width = means[group] / (longest or 1.0) * 100
-    share = format_share(means[group] / (sum(means.values()) or 1.0))
+    share = format_share(means[group] / (math.fsum(means.values()) or 1.0))
     return {
         "colour": colour_of(group),
         "width": f"{width:.3f}",
@@ -278,7 +278,7 @@ def icicle_of(table: Table) -> View | None:
         boxes.append({
             **record,
             "colour": _COLOURS.get(str(record["group"]), ""),
-            "weights": [round(time, 1) for time in (*times, sum(times) / 2)],
+            "weights": [round(time, 1) for time in (*times, math.fsum(times) / 2)],
             "texts": [*map(format_duration, times), format_value("±ns", delta)],
             "change": _change_shade(times[0], times[-1]),
             "inside": [],
@@ -449,7 +449,8 @@ def timelines(experiments: Sequence[ExperimentAnalysis]) -> list[View]:
     """A mean inference of each, on one scale; starts are laid end to end, not measured."""
     experiments = [experiment for experiment in experiments if experiment.split.times]
     totals = [
-        sum(times.mean_ns for _, times in experiment.split.parts) for experiment in experiments
+        math.fsum(times.mean_ns for _, times in experiment.split.parts)
+        for experiment in experiments
     ]
     longest = max(totals, default=0.0) or 1.0
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, TypeAlias
 
 from etprof.analysis.split.operators import class_times
@@ -72,8 +73,8 @@ def build_amdahl_panel(
     accelerated: Accelerated,
 ) -> AmdahlPanel:
     """Builds the panel."""
-    ns_before = sum(times.mean_ns for times, _ in accelerated)
-    ns_after = sum(times.mean_ns for _, times in accelerated)
+    ns_before = fsum(times.mean_ns for times, _ in accelerated)
+    ns_after = fsum(times.mean_ns for _, times in accelerated)
     whole_before, whole_after = (times.execute.mean_ns for _, times in (baseline, candidate))
     share = ns_before / whole_before if whole_before else 0.0
     return AmdahlPanel(

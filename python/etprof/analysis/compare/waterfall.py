@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.text import layer_or_label
@@ -56,7 +57,7 @@ class Waterfall:
     @property
     def residual_ns(self) -> float:
         """What the steps miss of the difference; rounding of floating point at most."""
-        return self.candidate_ns - self.baseline_ns - sum(step.delta_ns for step in self.steps)
+        return self.candidate_ns - self.baseline_ns - fsum(step.delta_ns for step in self.steps)
 
     def largest(self, count: int) -> tuple[WaterfallStep, ...]:
         """The `count` largest steps in the order of their size, then the others as one.
@@ -91,7 +92,7 @@ def build_waterfall(
     steps += _overhead_steps(baseline[0], candidate[0])
     totals = baseline[1].execute.mean_ns, candidate[1].execute.mean_ns
     unattributed = [
-        total - sum(values)
+        total - fsum(values)
         for total, values in zip(
             totals,
             ([s.baseline_ns for s in steps], [s.candidate_ns for s in steps]),
@@ -116,6 +117,6 @@ def _merge(steps: Sequence[WaterfallStep]) -> WaterfallStep:
     return WaterfallStep(
         count_of(len(steps), "other"),
         "operator",
-        sum(step.baseline_ns for step in steps),
-        sum(step.candidate_ns for step in steps),
+        fsum(step.baseline_ns for step in steps),
+        fsum(step.candidate_ns for step in steps),
     )

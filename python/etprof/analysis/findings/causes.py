@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.analysis.findings.commands import command_in, rewrites_in, rewritten_export
@@ -105,7 +106,7 @@ def find_causes(details: Iterable[OperatorDetail]) -> tuple[Cause, ...]:
 
 def _weight(details: Sequence[OperatorDetail]) -> float:
     """Time where that is known, else how many there are."""
-    return sum(detail.row.times.mean_ns if detail.row.times else 1.0 for detail in details)
+    return fsum(detail.row.times.mean_ns if detail.row.times else 1.0 for detail in details)
 
 
 def _cause(kind: str, members: Sequence[tuple[OperatorDetail, GraphOperator]]) -> Cause:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.findings.causes import find_remedy, show_causes
@@ -138,7 +139,7 @@ def find_overhead(subject: Subject) -> Finding | None:
     certain = {
         len(split.rows) + index: _certain_ns(row) for index, row in enumerate(split.overheads)
     }
-    recorded = sum(certain.values())
+    recorded = fsum(certain.values())
     agreement = subject.insight.experiment.agreement
     # All that recording adds may lie between operators: the timed latency has none of it.
     recording_ns = agreement.excess_ns if agreement else 0.0
@@ -154,7 +155,7 @@ def find_overhead(subject: Subject) -> Finding | None:
     calls = len(
         {detail.row.instruction_id for detail in subject.details if detail.row.is_delegated}
     )
-    mean_ns = sum(row.times.mean_ns for row in split.overheads if row.operator_class != ROUNDING)
+    mean_ns = fsum(row.times.mean_ns for row in split.overheads if row.operator_class != ROUNDING)
     without = ", without what recording events may add" if recording_ns else ""
     lower_bound = f" (at least {format_duration(total)}{without})" if total < mean_ns else ""
     return Finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import fsum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -371,7 +372,7 @@ def times_of(detail: OperatorDetail) -> OperatorTimes:
 
 def sum_ns(details: Iterable[OperatorDetail]) -> float:
     """Mean time per inference of all `details`, as the tables have it."""
-    return sum(times_of(detail).mean_ns for detail in details)
+    return fsum(times_of(detail).mean_ns for detail in details)
 
 
 def slowest_first(details: Iterable[OperatorDetail]) -> list[OperatorDetail]:
@@ -432,7 +433,7 @@ def _shares(insight: ExperimentInsight) -> dict[str, float]:
     shares = dict.fromkeys(CATEGORIES, 0.0)
     for detail in insight.details:
         shares[detail.row.operator_class.category] += required(insight.share([detail]))
-    shares["Other"] += 1 - sum(shares.values())
+    shares["Other"] += 1 - fsum(shares.values())
     return shares
 
 

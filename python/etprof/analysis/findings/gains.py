@@ -13,6 +13,7 @@ nobody's gain.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.findings.causes import rewrites_behind
@@ -68,7 +69,7 @@ class TimeToGain:
         self._whole_ns = experiment.inference_ns or 0.0
         self._launches = [list(times.launches_ns) for times in part_times]
         self._shares = [times.share for times in part_times]
-        self._totals = [sum(column) for column in zip(*self._launches, strict=True)]
+        self._totals = [fsum(column) for column in zip(*self._launches, strict=True)]
         self._taken: Claims = {}
 
     @property
@@ -87,7 +88,7 @@ class TimeToGain:
 
     def measure(self, claims: Mapping[int, float]) -> float:
         """Returns what claims by part are together, in ns of the timed latency."""
-        return sum(self._shares[index] * share for index, share in claims.items()) * self._whole_ns
+        return fsum(self._shares[index] * share for index, share in claims.items()) * self._whole_ns
 
     def take(
         self, claims: Mapping[int, float], factors: Mapping[int, Factors] | None = None
@@ -120,7 +121,7 @@ class TimeToGain:
 
     def _launch_shares(self, claims: Claims) -> list[float]:
         return [
-            sum(self._launches[index][launch] * share for index, share in claims.items()) / total
+            fsum(self._launches[index][launch] * share for index, share in claims.items()) / total
             for launch, total in enumerate(self._totals)
             if total
         ]

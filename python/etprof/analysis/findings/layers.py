@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.causes import NORMS, find_remedy, kinds_of
@@ -129,7 +130,7 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
     if slow is None:
         slow = _slow_by_time(subject, dense)
     claims = _excess(subject, slow, dense)
-    gained = sum(
+    gained = fsum(
         subject.share_of([subject.details[index]]) * share for index, share in claims.items()
     )
     if not slow or gained < subject.thresholds.least_share:

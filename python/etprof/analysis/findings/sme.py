@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import (
@@ -106,7 +107,7 @@ def find_bottleneck_shift(
 
 def _compute_shares(categories: Mapping[str, Change]) -> tuple[float, float]:
     changes = [categories[name] for name in _COMPUTE]
-    return sum(c.baseline_share for c in changes), sum(c.candidate_share for c in changes)
+    return fsum(c.baseline_share for c in changes), fsum(c.candidate_share for c in changes)
 
 
 def _change_row(name: str, change: Change) -> EvidenceRow:
@@ -236,7 +237,7 @@ def explain_missing_sme2(subject: Subject, time: TimeToGain | None) -> tuple[Why
 
 
 def _weight(details: list[OperatorDetail]) -> float:
-    return sum(detail.row.times.mean_ns for detail in details if detail.row.times)
+    return fsum(detail.row.times.mean_ns for detail in details if detail.row.times)
 
 
 def _accelerated_speed_up(subject: Subject) -> float | None:

@@ -81,10 +81,10 @@ def add_parts(part_times: Sequence[PartTimes | None]) -> PartTimes | None:
     if len(timed) == 1:
         return timed[0]
     return PartTimes(
-        total_ns=sum(times.total_ns for times in timed),
+        total_ns=math.fsum(times.total_ns for times in timed),
         launches_ns=tuple(map(sum, zip(*(times.launches_ns for times in timed), strict=True))),
-        mean_ns=sum(times.mean_ns for times in timed),
-        share=sum(times.share for times in timed),
+        mean_ns=math.fsum(times.mean_ns for times in timed),
+        share=math.fsum(times.share for times in timed),
     )
 
 
@@ -213,9 +213,9 @@ class ExecutionTotals:
     def part_times(self, totals_ns: Sequence[float]) -> PartTimes:
         """Describes a part by its time in all executions of each launch."""
         means = [t / n for t, n in zip(totals_ns, self.counts, strict=True)]
-        mean = sum(means) / len(means)
+        mean = math.fsum(means) / len(means)
         share = mean / self.execute.mean_ns if self.execute and self.execute.mean_ns > 0 else 0.0
-        return PartTimes(sum(totals_ns), tuple(means), mean, share)
+        return PartTimes(math.fsum(totals_ns), tuple(means), mean, share)
 
 
 class _Kind(NamedTuple):

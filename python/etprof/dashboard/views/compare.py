@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_delta, format_duration
@@ -66,7 +67,7 @@ def _waterfall(baseline: Run, candidate: Run) -> list[View] | None:
         return None
     steps = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}}
     names = sorted(steps, key=lambda name: (-abs(steps[name]), name))
-    first, last = sum(before.values()), sum(after.values())
+    first, last = fsum(before.values()), fsum(after.values())
     every = "all categories"
     rows = [
         ("Baseline", format_duration(first), every),
