@@ -21,16 +21,22 @@ find_program(ETPROF_ZIG NAMES zig HINTS "${_ziglang}")
 if(NOT ETPROF_ZIG)
   message(FATAL_ERROR "There is no compiler for macOS here: pip install ziglang, or build on a Mac.")
 endif()
-# The oldest system that the wheel of ExecuTorch takes.
-set(CMAKE_C_COMPILER "${ETPROF_ZIG}" cc -target aarch64-macos.14.0)
-set(CMAKE_CXX_COMPILER "${ETPROF_ZIG}" c++ -target aarch64-macos.14.0)
-set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
-# The system's ar writes archives that Zig's linker cannot read. Zig's writes their index as well.
 # As a shell quotes: Zig may lie in any folder.
 string(REPLACE "'" "'\\''" _zig "${ETPROF_ZIG}")
-file(WRITE "${CMAKE_BINARY_DIR}/zig-ar" "#!/bin/sh\nexec '${_zig}' ar \"$@\"\n")
-file(CHMOD "${CMAKE_BINARY_DIR}/zig-ar" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-set(CMAKE_AR "${CMAKE_BINARY_DIR}/zig-ar" CACHE FILEPATH "Makes archives")
+execute_process(COMMAND "${ETPROF_ZIG}" version OUTPUT_VARIABLE _zig_version OUTPUT_STRIP_TRAILING_WHITESPACE)
+# One word each, and of a name that says how it is called: ccache passes on anything else unread.
+# 14.0 is the oldest system that the wheel of ExecuTorch takes. The system's ar writes archives that
+# Zig's linker cannot read; Zig's writes their index as well.
+foreach(_tool "clang|cc -target aarch64-macos.14.0" "clang++|c++ -target aarch64-macos.14.0" "ar|ar")
+  string(REGEX MATCH "^([^|]+)\\|(.+)$" _ "${_tool}")
+  set(_program "${CMAKE_BINARY_DIR}/zig/${CMAKE_MATCH_1}")
+  file(WRITE "${_program}" "#!/bin/sh\n# Zig ${_zig_version}\nexec '${_zig}' ${CMAKE_MATCH_2} \"$@\"\n")
+  file(CHMOD "${_program}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+endforeach()
+set(CMAKE_C_COMPILER "${CMAKE_BINARY_DIR}/zig/clang")
+set(CMAKE_CXX_COMPILER "${CMAKE_BINARY_DIR}/zig/clang++")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_AR "${CMAKE_BINARY_DIR}/zig/ar" CACHE FILEPATH "Makes archives")
 set(CMAKE_RANLIB ":" CACHE FILEPATH "Indexes archives")
 set(CMAKE_INSTALL_NAME_TOOL ":" CACHE FILEPATH "Changes paths of installed programs; none are")
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
