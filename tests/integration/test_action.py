@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -86,10 +88,22 @@ class GitHub:
         return self.comments[-1]
 
 
+@contextmanager
+def setup_turn(factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One at a time of pytest's workers, whose temporary folders have one parent.
+
+    `etprof emulator setup` refuses to work beside another one.
+    """
+    with (factory.getbasetemp().parent / "emulator-setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture
-def github() -> Iterator[GitHub]:
+def github(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitHub]:
     found = GitHub()
-    yield found
+    with setup_turn(tmp_path_factory):
+        yield found
     found.server.shutdown()
     found.server.server_close()
 

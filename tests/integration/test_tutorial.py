@@ -10,6 +10,7 @@ from docs.tutorial_outputs import PAGE, blocks_of, quotations, quoted_lines
 
 from etprof.base.errors import EtprofError
 from etprof.targets.emulator.installation import locate
+from tests.integration.test_action import setup_turn
 from tests.page_figures import FIGURE
 
 
@@ -45,13 +46,16 @@ def test_lines_are_quoted_by_how_they_begin_and_end() -> None:
 
 
 @pytest.mark.slow
-def test_the_tutorials_commands_run_in_order(tmp_path: Path) -> None:
+def test_the_tutorials_commands_run_in_order(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """U6: there was no tutorial; this one is what CI does (issue 18.5)."""
     try:
         locate()
     except EtprofError as error:
         pytest.skip(str(error))
-    made = list(quotations(PAGE.read_text("utf-8"), tmp_path))
+    with setup_turn(tmp_path_factory):
+        made = list(quotations(PAGE.read_text("utf-8"), tmp_path))
     printed = {
         quotation.block.text: quotation.text for quotation in made if not quotation.block.is_timed
     }
