@@ -105,6 +105,13 @@ def distros(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def versions(session: nox.Session) -> None:
+    """What works with which ExecuTorch; writes the table of docs/installing.md."""
+    install_with_group(session, "test")
+    run(session, "python", "-m", "tests.versions", *session.posargs)
+
+
+@nox.session(python=False)
 def next(session: nox.Session) -> None:  # noqa: A001 - the name of the task
     """What the newest ExecuTorch of the index would break; `-- --no-tests` looks at names alone."""
     install_with_group(session, "test")

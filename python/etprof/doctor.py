@@ -7,10 +7,18 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import Literal
 
 from etprof._version import __version__
+from etprof.backends.executorch_version import (
+    find_other_version,
+    has_pin,
+    installed_version,
+    pinned_version,
+)
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
@@ -18,7 +26,7 @@ from etprof.base.units import format_size
 from etprof.etdump.reader import import_native
 from etprof.targets.policy import ReadinessCheck
 from etprof.targets.registry import find_parts, kind_of, load
-from etprof.targets.runner import ask_host_runner, read_cpu
+from etprof.targets.runner import ask_host_runner, check_completed, find_host_runner, read_cpu
 
 _LEAST_CMAKE = (3, 28)
 _LEAST_FREE_BYTES = 2 * 2**30
@@ -71,8 +79,9 @@ def _check_reader() -> ReadinessCheck:
 
 
 def _ask_runner(flag: str) -> dict[str, object]:
-    """Returns the JSON that the runner prints for `flag`."""
+    """Returns the JSON that the runner prints for `flag`; raises EtprofError where it fails."""
     completed = ask_host_runner([flag], timeout_s=30)
+    check_completed(completed)
     document = parse_json(completed.stdout)
     return document if isinstance(document, dict) else {}
 
@@ -80,6 +89,8 @@ def _ask_runner(flag: str) -> dict[str, object]:
 def _check_runner() -> ReadinessCheck:
     component = "etprof-runner"
     try:
+        if (installed := find_other_version(find_host_runner().parents[2])) is not None:
+            return _needs_pinned(component, "missing", installed)
         build = _ask_runner("--build-info")
     except (EtprofError, ValueError) as error:
         return ReadinessCheck(component, "missing", str(error), "pip install .")
@@ -90,10 +101,26 @@ def _check_runner() -> ReadinessCheck:
     return ReadinessCheck(component, "ok", detail)
 
 
+def _needs_pinned(
+    component: str, status: Literal["missing", "note"], installed: str
+) -> ReadinessCheck:
+    """Says that a part cannot be used beside another minor release of ExecuTorch."""
+    detail = f"needs ExecuTorch {pinned_version()}, and {installed} is installed"
+    return ReadinessCheck(component, status, detail, _install_pinned())
+
+
+def _install_pinned() -> str:
+    return f"pip install executorch=={pinned_version()}"
+
+
 def _check_sme2() -> ReadinessCheck:
     component = "SME2"
     try:
-        has_sme2 = read_cpu(ask_host_runner(["--cpu-info"], timeout_s=30).stdout).has_sme2
+        if (installed := find_other_version(find_host_runner().parents[2])) is not None:
+            return _needs_pinned(component, "note", installed)
+        completed = ask_host_runner(["--cpu-info"], timeout_s=30)
+        check_completed(completed)
+        has_sme2 = read_cpu(completed.stdout).has_sme2
     except (EtprofError, ValueError) as error:
         return ReadinessCheck(component, "missing", str(error), "pip install .")
     if has_sme2:
@@ -120,7 +147,13 @@ def _check_package(package: str, gives: str) -> ReadinessCheck:
 
 
 def _check_executorch() -> ReadinessCheck:
-    return _check_package("executorch", "export")
+    check = _check_package("executorch", "export")
+    if (installed := find_other_version()) is not None:
+        detail = f"exporting needs {pinned_version()}, and {installed} is installed"
+        return ReadinessCheck("executorch", "missing", detail, _install_pinned())
+    if check.status == "ok" and has_pin() and installed_version() != pinned_version():
+        return replace(check, status="note", way_out=_install_pinned())
+    return check
 
 
 def _check_torch() -> ReadinessCheck:

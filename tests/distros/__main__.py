@@ -126,7 +126,7 @@ class Trial:
         """Runs debootstrap; what it did not finish is not taken for a root later."""
         partial = self.base.with_name(f"{self.base.name}.partial")
         remove_tree(partial)
-        partial.mkdir()
+        partial.mkdir(parents=True)
         release = self.distribution
         words: list[str | Path] = [
             *("debootstrap", "--variant=minbase", "--force-check-gpg"),
@@ -292,6 +292,8 @@ def parse_arguments() -> argparse.Namespace:
     if unknown := set(arguments.suites) - set(suites):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(suites)}")
     arguments.folder = arguments.folder.resolve()
+    if arguments.root is not None:
+        arguments.root = arguments.root.resolve()
     return arguments
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,17 @@ class Pool:
             "worker", self.address, "--nthreads", 4, "--no-nanny",
             "--resources", resources, "--name", name, locks=name,
         )  # fmt: skip
+
+    @contextmanager
+    def further_worker(self, name: str, devices: tuple[str, ...]) -> Iterator[None]:
+        """Has one worker more for a while."""
+        self.add_worker(name, devices)
+        try:
+            yield
+        finally:
+            worker = self.workers.pop(name)
+            worker.kill()
+            worker.wait()
 
     def _await(self, is_there: object) -> None:
         assert callable(is_there)
@@ -200,14 +212,16 @@ def test_a_device_that_nobody_offers_fails_and_hangs_nothing(finished: Pool) -> 
     assert lost.status == "failed"
 
 
-def test_a_device_that_two_workers_offer_is_refused(finished: Pool) -> None:
-    finished.add_worker("three", ("red",))
-    matrix = write_matrix(finished.folder, ("red",))
+def test_a_device_that_two_workers_offer_is_refused(finished: Pool, tmp_path: Path) -> None:
+    # Another test may come after this one: what it adds goes, and its results are its own.
+    results = shutil.copytree(finished.folder / "out_bench/pool", tmp_path / "results")
+    matrix = write_matrix(tmp_path, ("red",))
     deadline = time.monotonic() + STARTING_S
-    while True:
-        completed = finished.bench(matrix, "--resume")
-        if completed.exit_code == 2 or time.monotonic() > deadline:
-            break
+    with finished.further_worker("three", ("red",)):
+        while True:
+            completed = finished.bench(matrix, "--resume", "--out", results)
+            if completed.exit_code == 2 or time.monotonic() > deadline:
+                break
     assert completed.stderr.splitlines()[-1] == (
         "etprof: the workers offer 'red' 2 times, but a device runs one thing at a time: give it "
         "to one worker, once (--resources 'red=1')"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.split.work import tile_share, tile_uses
+from etprof.backends.library import names_of_library, unknown_names
 from etprof.base.errors import EtprofError, TargetError
 from etprof.base.process import run_command
 from etprof.targets.emulator.installation import locate
@@ -38,6 +39,21 @@ def test_fp16_types_become_packed_with_sme2(laboratory: Laboratory) -> None:
     packed = [o for o in found.operators if "PF16" in o.parsed_name.data_types]
     assert {o.parsed_name.base for o in packed} == {"Convolution", "Fully Connected"}
     assert all(o.level == "sme2" and o.grade == "A" for o in packed)
+
+
+@pytest.mark.parametrize(
+    ("library", "kinds"),
+    [
+        ("backend_xnnpack", {"label", "microkernel"}),
+        ("kernels_optimized", {"kernel"}),
+        ("kernels_quantized", {"kernel"}),
+    ],
+)
+def test_every_name_in_the_libraries_for_arm_can_be_read(library: str, kinds: set[str]) -> None:
+    """A microkernel whose name says nothing to etprof would count as none."""
+    names = names_of_library(locate().sdk / "lib" / f"libexecutorch_{library}.so")
+    assert {name.kind for name in names} == kinds
+    assert [name.name for name in unknown_names(names)] == []
 
 
 @pytest.mark.parametrize("program", ALL)

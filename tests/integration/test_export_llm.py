@@ -69,7 +69,7 @@ def test_the_pages_example_is_exported_and_described(exported: Path) -> None:
     assert report["methods"]["forward"]["summary"]["predicted_sme2_macs_share"] == 1.0
 
 
-def test_it_generates_with_its_own_tokenizer_alone(exported: Path) -> None:
+def test_it_generates_with_its_own_tokenizer_alone(exported: Path, tmp_path: Path) -> None:
     words = (
         "profile",
         "tiny_llama.pte",
@@ -79,15 +79,17 @@ def test_it_generates_with_its_own_tokenizer_alone(exported: Path) -> None:
         "1",
         "--min-seconds",
         "0.01",
+        "--out",
+        tmp_path / "run",
     )
     prompt = ("--prompt", "Once upon a time", "--tokenizer")
     done = run(exported, *words, *prompt, "tokenizer.json", "--json")
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["model"] == "tiny_llama"
-    (exported / "other.json").write_text((exported / "tokenizer.json").read_text() + " ")
-    done = run(exported, *words, *prompt, "other.json")
-    (exported / "other.json").unlink()
+    other = tmp_path / "other.json"
+    other.write_text((exported / "tokenizer.json").read_text() + " ")
+    done = run(exported, *words, *prompt, other)
     assert done.exit_code == 2
     assert "other.json is not the tokenizer that tiny_llama.pte was exported with" in done.stderr
 

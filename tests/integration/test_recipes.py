@@ -48,7 +48,7 @@ def test_a_recipe_makes_the_same_bytes_as_the_export(
     asked = replace(request, options=ExportOptions(rewrites=tuple(names)))
     recipe.write_text(write_recipe(asked))
     # The shallow decoder's file imports the zoo, as the tests do.
-    zoo = {"PYTHONPATH": str(ROOT)}
+    zoo = {"PYTHONPATH": str(ROOT)} if model.endswith("ShallowDecoder") else {}
     done = run_command([sys.executable, recipe, again], timeout_s=900, environment=zoo)
     assert done.exit_code == 0, done.stderr
     assert names

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from etprof.backends.executorch_version import pinned_version
 from etprof.base.errors import BuildError
 from etprof.targets.emulator.cache import Cache
-from etprof.targets.emulator.installation import fetch_sdk, pinned_version
+from etprof.targets.emulator.installation import fetch_sdk
 
 ROOT = Path(__file__).parents[2]
 HASHES = ROOT / "cmake/executorch-wheels.txt"

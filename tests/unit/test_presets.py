@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from etprof.backends.executorch_version import pinned_version
 from etprof.base.process import run_command
-from etprof.targets.emulator.installation import pinned_version
 
 ROOT = Path(__file__).parents[2]
 GATES = ROOT / "cmake" / "checks" / "Gates.cmake"

@@ -93,11 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compares, writes the files and shows the operators that add most error."""
+    from etprof.backends.executorch_version import require_executorch
     from etprof.cli.export import StageProgress
     from etprof.cli.measuring import patience_of
     from etprof.targets.device_lock import device_lock
     from etprof.targets.registry import make_target
 
+    require_executorch("comparing with the eager model")
     request = _make_request(arguments)
     fields = {"serial": arguments.serial, "runner": arguments.runner}
     target = make_target(arguments.target, fields, "--target")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etprof._version import __version__
+from etprof.backends.executorch_version import require_executorch
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.text import command_line
@@ -37,6 +38,7 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
     clock = StageClock(listener, is_tracing=request.options.trace)
     files = request.files()
     registry.find_model(request.model)
+    require_executorch("exporting")
     with clock.stage("import ExecuTorch"):
         from etprof.export import session
     session.ExportSession(request, files, clock).run()

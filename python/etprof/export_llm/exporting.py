@@ -13,6 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.backends.executorch_version import require_executorch
 from etprof.base.atomic import staged_folder, write_json, write_text
 from etprof.base.errors import ExportError, InputFileError, first_line
 from etprof.base.files import open_regular
@@ -63,6 +64,7 @@ def export_llm(plan: LlmPlan, listener: StageListener | None = None) -> Exported
     Raises ExportError with the last of what ExecuTorch said when it fails or takes too long, and
     OutputError when the files cannot be written.
     """
+    require_executorch("exporting a language model")
     clock, files = StageClock(listener), plan.files
     with staged_folder(files.pte.parent, last=files.manifest.name, family=files.every()) as folder:
         with clock.stage("export_llm of ExecuTorch"):

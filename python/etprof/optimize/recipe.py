@@ -35,6 +35,7 @@ import sys
 
 import torch
 
+from etprof.backends.executorch_version import require_executorch
 from etprof.backends.registry import BY_NAME
 from etprof.export import lowering, model_loading
 from etprof.export.changes.exclusions import parse_exclusions
@@ -51,6 +52,7 @@ EXCLUSIONS = {exclusions}
 {scopes}
 
 def make():
+    require_executorch("this recipe")
     torch.manual_seed(0)
     methods = model_loading.load_methods(MODEL, {weights!r}{inputs})
     options = ExportOptions(rewrites=tuple(REWRITES))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.backends.executorch_version import require_executorch
 from etprof.base.errors import BuildError, TargetError
 from etprof.targets.runner import (
     RunsHere,
@@ -38,8 +39,10 @@ class LocalTarget(RunsHere):
     platform = "mac" if sys.platform == "darwin" else "linux"
 
     def own_runner(self, *, tracing: bool) -> Path:
-        """The installed runner."""
-        return find_host_runner(tracing=tracing)
+        """The installed runner, which loads the libraries of the ExecuTorch beside it."""
+        runner = find_host_runner(tracing=tracing)
+        require_executorch("the installed runner", runner.parents[2])
+        return runner
 
     def runner_command(self, runner: Path, _request: RunnerRequest) -> list[str | Path]:
         """It is started by itself."""

@@ -80,9 +80,10 @@ def add_parts(part_times: Sequence[PartTimes | None]) -> PartTimes | None:
         return None
     if len(timed) == 1:
         return timed[0]
+    by_launch = zip(*(times.launches_ns for times in timed), strict=True)
     return PartTimes(
         total_ns=math.fsum(times.total_ns for times in timed),
-        launches_ns=tuple(map(sum, zip(*(times.launches_ns for times in timed), strict=True))),
+        launches_ns=tuple(map(math.fsum, by_launch)),
         mean_ns=math.fsum(times.mean_ns for times in timed),
         share=math.fsum(times.share for times in timed),
     )

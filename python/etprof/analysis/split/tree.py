@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
+from math import fsum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from etprof.analysis.insight import describe_experiment
@@ -73,7 +74,7 @@ class _TreeNode:
         """Of all inside, side by side."""
         if not self.inside:
             return self.means_ns
-        return tuple(map(sum, zip(*(child.total_ns() for child in self.inside), strict=True)))
+        return tuple(map(fsum, zip(*(child.total_ns() for child in self.inside), strict=True)))
 
 
 def inference_tree(insight: ExperimentInsight) -> list[Box]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import requires
 from pathlib import Path
 
+from etprof.backends.executorch_version import pinned_version
 from etprof.base.atomic import write_text
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.files import hash_file, read_bounded
@@ -22,15 +21,6 @@ _HASHES = "cmake/executorch-wheels.txt"
 """Beside the sources: what the index states of the pinned version's wheels; pip takes no others."""
 _MOST_HASHES = 2**16
 _PLATFORM = ("--platform", "manylinux_2_28_aarch64", "--python-version", "3.11")
-
-
-def pinned_version() -> str:
-    """Returns the ExecuTorch version that etprof is built for."""
-    for requirement in requires("etprof") or ():
-        if match := re.match(r"executorch\s*==\s*([\d.]+)", requirement):
-            return match[1]
-    msg = "etprof's metadata has no ExecuTorch version; install etprof again with `pip install .`"
-    raise BuildError(msg)
 
 
 def find_sdk(cache: Cache) -> Path | None:
