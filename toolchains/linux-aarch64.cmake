@@ -58,6 +58,13 @@ endif()
 if(DEFINED ENV{ETPROF_QEMU})
   set(ETPROF_QEMU "$ENV{ETPROF_QEMU}" CACHE FILEPATH "Emulator of aarch64 programs")
 endif()
+# What an earlier configuration found may be gone, as with `etprof emulator setup --remove`.
+foreach(_part ETPROF_QEMU ETPROF_AARCH64_SYSROOT)
+  if(${_part} AND NOT EXISTS "${${_part}}")
+    message(STATUS "${_part} was ${${_part}}, which is gone: looking for another")
+    unset(${_part} CACHE)
+  endif()
+endforeach()
 find_program(ETPROF_QEMU NAMES qemu-aarch64
   HINTS "${_cache}/emulator/qemu/usr/bin" NO_CMAKE_FIND_ROOT_PATH)
 find_path(ETPROF_AARCH64_SYSROOT NAMES lib/ld-linux-aarch64.so.1

@@ -54,6 +54,19 @@ def test_a_trace_build_differs_in_the_trace_alone(tmp_path: Path) -> None:
     assert all("kernel_trace" in name for name in plain.keys() ^ trace.keys())
 
 
+def test_an_emulator_that_is_gone_is_looked_for_again(tmp_path: Path) -> None:
+    """A second run of CI's lane had every native test red: the first one's cache was removed."""
+    names = ("ETPROF_QEMU", "ETPROF_AARCH64_SYSROOT")
+    gone = [f"-D{name}={tmp_path / 'gone' / name}" for name in names]
+    words = ["-B", tmp_path / "build", f"-DETPROF_EXECUTORCH_SDK={SDK}", *gone]
+    done = run_command(["cmake", "--preset", "linux-aarch64-sme2", *words], folder=ROOT)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.count("which is gone: looking for another") == 2
+    cache = (tmp_path / "build" / "CMakeCache.txt").read_text()
+    paths = dict(re.findall(rf"^({'|'.join(names)}):\w+=(.*)$", cache, re.MULTILINE))
+    assert all(Path(paths[name]).exists() for name in names)
+
+
 @pytest.mark.parametrize("mode", ["on", "true", "SME2"])
 def test_an_unknown_default_does_not_configure(tmp_path: Path, mode: str) -> None:
     flags = [f"-DETPROF_SME_DEFAULT={mode}", f"-DETPROF_EXECUTORCH_SDK={SDK}"]
