@@ -58,7 +58,7 @@ def test_an_emulator_that_is_gone_is_looked_for_again(tmp_path: Path) -> None:
     """A second run of CI's lane had every native test red: the first one's cache was removed."""
     names = ("ETPROF_QEMU", "ETPROF_AARCH64_SYSROOT")
     gone = [f"-D{name}={tmp_path / 'gone' / name}" for name in names]
-    words = ["-B", tmp_path / "build", f"-DETPROF_EXECUTORCH_SDK={SDK}", *gone]
+    words: list[str | Path] = ["-B", tmp_path / "build", f"-DETPROF_EXECUTORCH_SDK={SDK}", *gone]
     done = run_command(["cmake", "--preset", "linux-aarch64-sme2", *words], folder=ROOT)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.count("which is gone: looking for another") == 2

@@ -32,6 +32,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
         return str(request.param)
 
     monkeypatch.setattr(executorch_version, "version", version_of)
+    # Where etprof is installed and not linked, ExecuTorch's own lies beside it.
+    monkeypatch.setattr(executorch_version, "distributions", lambda **_: ())
     monkeypatch.setattr(doctor, "version", version_of)
     answer: str | None = request.param
     return answer
