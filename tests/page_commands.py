@@ -274,6 +274,11 @@ EMULATOR: dict[str, Row] = {
 
 OTHERS: dict[str, Row] = {
     "emulator setup": Row("elsewhere", why=".ci/lane"),
+    **dict.fromkeys(
+        ("count-kernels -- PROGRAM", "count-kernels -- python infer.py"),
+        Row("elsewhere", why="tests/integration/test_debugger.py"),
+    ),
+    "profile toy_cnn --debugger lldb": Row("elsewhere", why="tests/integration/test_debugger.py"),
     "bench configs/examples/matrix_host.json": Row("elsewhere", why=".ci/lane"),
     "bench matrix.json --scheduler 10.0.0.1:8786": Row(
         "elsewhere", why="tests/integration/test_bench_cluster.py"

@@ -119,9 +119,8 @@ class TargetConfig(StrictModel):
         60.0, description="Android: how long to wait for a device that went away"
     )
     trace_runner: Path | None = Field(None, description="runner that counts microkernels")
-    trace_preset: PresetName | None = Field(
-        None, description="CMake preset whose runner counts microkernels"
-    )
+    trace_preset: PresetName | None = Field(None, description="CMake preset of such a runner")
+    debugger: str | None = Field(None, description="gdb or lldb, to count them without a runner")
 
     @model_validator(mode="after")
     def _check_fields(self) -> TargetConfig:

@@ -43,6 +43,7 @@ class Setup:
     threads: int = 1
     repetition: int = 0
     svl_bits: int | None = None
+    debugger: str | None = None
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Laboratory:
         if setup not in self.traces:
             request = self.request(setup)
             request.result.parent.mkdir(exist_ok=True)
-            EmulatorTarget(setup.cpu).run(request)
+            EmulatorTarget(setup.cpu, debugger=setup.debugger).run(request)
             assert request.kernel_trace is not None
             self.traces[setup] = read_kernel_trace(request.kernel_trace)
         return self.traces[setup]
@@ -90,6 +91,15 @@ class Laboratory:
     def evidence(self, program: str, sme: str, **changes: object) -> ModeEvidence:
         """Runs `program` in one mode and reads the evidence."""
         return read_evidence(self.trace(replace(Setup(program, sme), **changes)))  # type: ignore[arg-type]
+
+
+def untimed(trace: KernelTrace) -> dict[str, object]:
+    """Returns all of a trace but when it was, and what counted."""
+    document = trace.model_dump(mode="json", exclude={"counted_by"})
+    for row in (*document["executions"], *document["operators"]):
+        row.pop("start_ns")
+        row.pop("duration_ns")
+    return document
 
 
 def operator_calls(trace: KernelTrace) -> list[tuple[str, dict[str, tuple[int, ...]]]]:

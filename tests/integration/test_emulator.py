@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.analysis.split.work import tile_share, tile_uses
 from etprof.backends.library import names_of_library, unknown_names
-from etprof.base.errors import EtprofError, TargetError
+from etprof.base.errors import EtprofError, TargetError, UsageError
 from etprof.base.process import run_command
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
-from tests.integration.emulated import PROGRAMS, Laboratory, Setup, assess_kernels, operator_calls
+from tests.integration.emulated import (
+    PROGRAMS,
+    Laboratory,
+    Setup,
+    assess_kernels,
+    operator_calls,
+    untimed,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +34,7 @@ except EtprofError as error:
 
 FOUR_MODELS = ("toy_fp32", "toy_fp16", "toy_int8", "mobilenet_v2")
 ALL = sorted(PROGRAMS)
+COUNTED_TWICE = [name for name in ALL if name != "toy_fp32"]
 PACKED = ("PF32", "PF16", "PQS8", "QP8")
 
 
@@ -132,6 +141,28 @@ def test_calls_of_the_operators_add_up_to_the_run(
             sums[kernel.name] = tuple(map(sum, zip(before, kernel.execution_calls, strict=True)))
     assert sums == totals
     assert not any(e.kernels_outside_operators for e in trace.executions)
+
+
+@pytest.mark.parametrize("mode", ["sme2", "sme1", "off"])
+@pytest.mark.parametrize("program", COUNTED_TWICE)
+def test_a_debugger_counts_what_the_runner_counts(
+    laboratory: Laboratory, program: str, mode: str
+) -> None:
+    """By operator, execution and sizes: two ways that share neither library nor process."""
+    if shutil.which("gdb-multiarch") is None:
+        pytest.skip("no gdb-multiarch here")
+    by_runner = laboratory.trace(Setup(program, mode))
+    by_debugger = laboratory.trace(Setup(program, mode, debugger="gdb-multiarch"))
+    assert (by_runner.counted_by, by_debugger.counted_by) == ("runner", "debugger")
+    assert untimed(by_debugger) == untimed(by_runner)
+    assert (by_debugger.kernels == ()) == (mode == "off" and "dynamic" not in program)
+
+
+def test_a_debugger_counts_one_thread_in_the_emulator(laboratory: Laboratory) -> None:
+    """Of several, qemu lets the others run past their breakpoints: calls would be missing."""
+    request = laboratory.request(Setup("toy_fp16", "sme2", threads=2))
+    with pytest.raises(UsageError, match="give --threads 1"):
+        EmulatorTarget(debugger="gdb-multiarch").run(request)
 
 
 @pytest.mark.parametrize("program", ["toy_fp16", "mobilenet_v2"])

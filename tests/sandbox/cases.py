@@ -150,6 +150,8 @@ CASES: Final = (
             ("models", 0),
             ("doctor", 0, 3),
             ("emulator status", 0, 3),
+            # What is watched cannot be debugged, so the debugger ends before the program begins.
+            ("count-kernels -- true", 2, 3),
             ("completion bash", 0),
             ("docs", 0),
             ("config schema", 0),

@@ -61,12 +61,7 @@ def test_the_launches_decide_what_a_report_has(
 ) -> None:
     """T3, T6: one emulator had three policies, and a kind its own tables."""
     policy, (counts, of_timed) = kind_of(kind).policy, timed
-    done, target = measure(tmp_path / kind, kind, counts=counts)
-    if counts and not policy.proves_kernels:
-        # T4: refused before the first launch, and the way out is said.
-        assert (done.exit_code, target.requests) == (2, [])
-        assert "--target emulator" in done.stderr
-        return
+    done, _ = measure(tmp_path / kind, kind, counts=counts)
     assert done.exit_code == 0, done.stderr
     passes = {"operators", *(["kernels"] if counts else [])}
     purposes = passes | ({"timing"} if policy.proves_times else set())

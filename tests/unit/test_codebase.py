@@ -381,6 +381,7 @@ READS_ITSELF = {
     "config.py": "installed files",
     "dashboard/views/report.py": "follows no link; checks kind and size itself",
     "targets/emulator/apt.py": "/etc/os-release",
+    "targets/debugger/watcher.py": "a program inside a debugger, which reads what etprof has just written",
     "targets/emulator/instructions.py": "an installed library; a pipe of its own",
     "targets/emulator/cache.py": "a lock of its own",
     "etrecord/archive.py": "parts of an archive that is open already, each with its bound",

@@ -192,8 +192,6 @@ def test_how_often_is_timed_is_no_measure_for_what_is_not(tmp_path: Path, kind: 
     ]
     target = counting()
     target.platform = kind
-    if not kind_of(kind).policy.proves_kernels:
-        del experiments[2]
     config = configured(tmp_path, target=kind, experiments=experiments)
     planned = plan(configured_experiments(config), configured_settings(config), target)
     found = {

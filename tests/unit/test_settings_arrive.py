@@ -91,7 +91,7 @@ EXPERIMENT: dict[str, tuple[object, set[str]]] = {
 
 TARGET: dict[str, object] = {
     "serial": "ABC", "connect": "10.0.0.1:5555", "remote_folder": "/data/local/tmp/x",
-    "reconnect_s": 5.0, "trace_runner": "own-runner", "trace_preset": "own",
+    "reconnect_s": 5.0, "trace_runner": "own-runner", "trace_preset": "own", "debugger": "gdb",
 }  # fmt: skip
 GENERATED: dict[str, object] = {"new_tokens": 4, "prompt_tokens": [1, 2]}
 GENERATION: dict[str, dict[str, object]] = {

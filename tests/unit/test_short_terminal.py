@@ -70,6 +70,7 @@ SLOW_CASES = {
 }
 ELSEWHERE = {
     "device": "needs adb: tests/integration/android/test_android_settings.py",
+    "count-kernels": "needs a debugger: tests/integration/test_debugger.py",
     "config init": "prints one file, asked for by name",
     "config schema": "prints one file, asked for by name",
     "completion": "prints one script, asked for by name",

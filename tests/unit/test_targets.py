@@ -38,7 +38,7 @@ ROW = """\
 TARGETS: Final = (
     TargetKind(
         name="toy",
-        policy=Policy(proves_times=False, proves_kernels=False),
+        policy=Policy(proves_times=False),
         factory="etprof.targets.toy:ToyTarget",
         history_name="toy",
         counting_hint="use another target",

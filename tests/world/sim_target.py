@@ -54,6 +54,9 @@ class SimTarget:
     def can_count(self) -> bool:
         return self.spec.capabilities.counts
 
+    def has_clock(self) -> bool:
+        return self.spec.capabilities.counts
+
     def default_threads(self) -> int:
         return 1
 

@@ -235,6 +235,10 @@ class Backend:
     """In that library, part of the symbol at which a delegate call begins."""
     border: str = ""
     """What it calls before the first operator of a call and after each."""
+    run_symbol: str = ""
+    """The function within it that runs a delegate call's operators."""
+    parallel_prefix: str = ""
+    """Of the functions that hand an operator's work to its thread pool."""
 
     def recognises(self, labels: Collection[str]) -> bool:
         """Whether the labels of one delegate call are in this delegate's words."""

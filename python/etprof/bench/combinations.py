@@ -121,7 +121,7 @@ class Unit:
 
     def without_runners(self) -> Unit:
         """The same on the target's own runners, for a plan that starts none."""
-        fields = ("runner", "preset", "trace_runner", "trace_preset")
+        fields = ("runner", "preset", "trace_runner", "trace_preset", "debugger")
         return replace(self, device=self.device.model_copy(update=dict.fromkeys(fields)))
 
     def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:

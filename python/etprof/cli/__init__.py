@@ -42,6 +42,7 @@ COMMANDS: tuple[str, ...] = (
     "analyze",
     "compare",
     "numerics",
+    "count-kernels",
     "report",
     "validate",
     "calibrate",

@@ -124,6 +124,7 @@ def _planned(units: list[Unit], left_out: list[SkippedCombination]) -> Iterator[
         for verb, runner, preset in (
             ("starts", device.runner, device.preset),
             ("counts microkernels with", device.trace_runner, device.trace_preset),
+            ("counts microkernels with", device.debugger, None),
         ):
             if runner is not None or preset is not None:
                 runner_name = runner or f"the runner of preset {preset}"

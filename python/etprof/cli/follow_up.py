@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 PROFILE_FLAGS: Final = {
     **dict.fromkeys(
-        ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--sme-vector-bits",
+        ("--target", "--threads", "--serial", "--runner", "--trace-runner", "--debugger",
+         "--sme-vector-bits",
          "--inputs", "--data", "--method", "--blocks", "--operator-launches", "--iterations",
          "--min-seconds", "--warmup", "--warmup-seconds", "--seed", "--generate", "--prompt-tokens",
          "--prompt-length", "--prompt", "--tokenizer", "--prefill-method", "--decode-method"),

@@ -162,6 +162,8 @@ def _add_target_flags(parser: argparse.ArgumentParser) -> None:
         ("--runner", Path, "FILE", "a runner that you built (default: the installed one; Android has none)"),
         ("--trace-runner", Path, "FILE",
          "a runner built to count microkernels (default: the installed one; Android has none)"),
+        ("--debugger", str, "NAME",
+         "count microkernels with gdb or lldb instead, in a slower launch of its own; not on Android"),
         ("--sme-vector-bits", choice_list(*get_args(VectorBits)), "N,…",
          "emulator: streaming vector length of 128, 256 or 512 bits (default 512), or several", {"default": ()}),
         ("--instructions", bool, "",
@@ -206,7 +208,7 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     if arguments.instructions and not kind_of(arguments.target).policy.proves_instructions:
         target_names = " or ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
         raise UsageError(f"--instructions is for --target {target_names}; leave it out")
-    for name in ("serial", "trace_runner"):
+    for name in ("serial", "trace_runner", "debugger"):
         if getattr(arguments, name) is not None and name not in accepted_options:
             target_names = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
             raise UsageError(
@@ -353,7 +355,10 @@ def _target_config(arguments: argparse.Namespace) -> TargetConfig:
     from etprof.config import TargetConfig
 
     return TargetConfig(
-        kind=arguments.target, serial=arguments.serial, trace_runner=arguments.trace_runner
+        kind=arguments.target,
+        serial=arguments.serial,
+        trace_runner=arguments.trace_runner,
+        debugger=arguments.debugger,
     )
 
 

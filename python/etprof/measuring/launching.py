@@ -170,7 +170,7 @@ class Launcher:
     def _has_clock(self, experiment: Experiment) -> bool:
         """Whether operators are timed by the clock: its runner is a pair with the target's own."""
         is_pair = experiment.runner is None and self._settings.generation is None
-        return is_pair and proves_times(self._target.platform) and self._target.can_count()
+        return is_pair and proves_times(self._target.platform) and self._target.has_clock()
 
     def launch(self, launch: Launch) -> LaunchOutcome:
         """Runs one launch; never raises for what the target or the runner did."""

@@ -254,15 +254,11 @@ def _draw(
     ]
 
 
-def _can_count(target: Target) -> bool:
-    return kind_of(target.platform).policy.proves_kernels and target.can_count()
-
-
 def _describe_counting(target: Target) -> str:
     """Says what is known without counts, and how they are had."""
     kind = kind_of(target.platform)
     return (
-        f"no runner counts microkernels on {kind.name}, so what ran is named by the operators' "
+        f"nothing counts microkernels on {kind.name}, so what ran is named by the operators' "
         f"types at best (grade B); for counted calls (grade A) {kind.counting_hint}"
     )
 
@@ -275,7 +271,7 @@ def _counting_notes(timed: Sequence[Experiment], settings: Settings, target: Tar
         for experiment in timed
         if experiment.sme in with_sme and settings.kernels is None
     ]
-    if concerned and not _can_count(target):
+    if concerned and not target.can_count():
         return [_describe_counting(target)]
     names = ", ".join(experiment.name for experiment in concerned if experiment.runner is not None)
     if not names:
@@ -288,7 +284,7 @@ def _counting_notes(timed: Sequence[Experiment], settings: Settings, target: Tar
 
 
 def _require_counting(target: Target, where: str) -> None:
-    if not _can_count(target):
+    if not target.can_count():
         raise UsageError(f"{where}: {_describe_counting(target)}")
 
 
@@ -301,7 +297,7 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
     if not kind_of(target.platform).policy.proves_times:
         return True
     # A runner of the user's own is of another build than the one that counts.
-    return experiment.sme in SME_ON and experiment.runner is None and _can_count(target)
+    return experiment.sme in SME_ON and experiment.runner is None and target.can_count()
 
 
 def configured_program(config: Config) -> Program:
@@ -372,7 +368,8 @@ def configured_settings(config: Config) -> Settings:
     fields = {name: value for name, value in fields.items() if name in Measurement.model_fields}
     if not kind_of(config.target.kind).policy.proves_times:
         fields.setdefault("operator_iterations", 1)
-    if measurement.kernels is None and (config.target.trace_runner or config.target.trace_preset):
+    named = (config.target.trace_runner, config.target.trace_preset, config.target.debugger)
+    if measurement.kernels is None and any(value is not None for value in named):
         fields["kernels"] = True
     generation = config.generation
     planned = None if generation is None else plan_generation(**dict(generation))

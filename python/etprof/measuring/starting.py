@@ -40,6 +40,8 @@ def describe_starts(config: Config) -> list[str]:
     counting = config.target.trace_runner or config.target.trace_preset
     if counting is not None:
         where.append(f"with the trace runner {shlex.quote(str(counting))}")
+    if config.target.debugger is not None:
+        where.append(f"with the debugger {shlex.quote(config.target.debugger)}")
     further = "".join(f", {program.model} ({name})" for name, program in config.programs.items())
     head = f"runs {config.model}{further} on {' '.join(where)}; writes to {config.folder}"
     return [_visible(head), *(_visible(_describe(experiment)) for experiment in config.experiments)]
@@ -79,6 +81,7 @@ def find_foreign_fields(config: Config) -> list[str]:
         "target.trace_runner": _is_foreign(target.trace_runner),
         # Built in the current folder, which may be the stranger's as well.
         "target.trace_preset": target.trace_preset is not None,
+        "target.debugger": target.debugger is not None,
     }
     for index, experiment in enumerate(config.experiments):
         is_foreign |= {

@@ -102,6 +102,8 @@ class TracedOperator(Record):
 
 
 class _Head(Record):
+    counted_by: Literal["runner", "debugger"] = "runner"
+    """What counted: wrappers that are linked with the runner, or a debugger's breakpoints."""
     method: Name
     threads: Threads | None = None
     sme: SmeState
@@ -359,6 +361,7 @@ class _Assembly:
                     uses[kernel][tuple(sizes)][index] += calls
         return KernelTrace(
             schema_version=2,
+            counted_by=raw.counted_by,
             method=raw.method,
             threads=raw.threads,
             sme=raw.sme,

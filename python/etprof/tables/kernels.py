@@ -249,6 +249,8 @@ MODES: Final = Table(
                of=lambda s: s[1].calls_outside, says="calls that belong to no operator"),
         Column("complete", "boolean", title="all operators named", of=lambda s: s[1].is_complete,
                says="whether every piece of work could be told to be an operator's"),
+        Column("counted_by", "string", visibility="data", of=lambda s: s[1].counted_by,
+               says="runner: wrappers that are linked with it; debugger: breakpoints"),
         Column("steady", "boolean", title="same in every inference", of=lambda s: s[1].steady,
                says="whether every inference made the same calls"),
     ),
@@ -442,6 +444,8 @@ def kernel_section(
     omitted_count = len(align_modes(counted)) - len(tables[0].rows)
     grades = ", ".join(f"{grade} {says}" for grade, says in GRADES.items())
     lines = [f"Grades: {grades}. Calls per inference; those of packing are in kernel_uses."]
+    if any(evidence.counted_by == "debugger" for evidence in counted.values()):
+        lines.append("A debugger counted these calls at breakpoints, in a launch of its own.")
     if omitted_count:
         lines.append(
             f"{count_of(omitted_count, 'other operator')}: no convolution or matrix product"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etprof.backends.kernel_names import LEVELS
+from etprof.backends.kernel_names import LEVELS, SME_LEVELS, parse_kernel_name
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
@@ -82,6 +82,36 @@ LIBRARY_PRODUCTS: Final = Table(
           for level in LEVELS),
     ),
     says="A kind of product that a library has microkernels of KleidiAI's for.",
+)  # fmt: skip
+
+
+class FunctionCalls(NamedTuple):
+    """How often a program called a function."""
+
+    name: str
+    calls: int
+
+    @property
+    def level(self) -> str | None:
+        """Instruction set of a microkernel; None where its name says none."""
+        return parse_kernel_name(self.name).level
+
+    @property
+    def is_sme(self) -> bool:
+        """Whether it is a microkernel for SME or SME2."""
+        return self.level in SME_LEVELS
+
+
+FUNCTION_CALLS: Final = Table(
+    "function_calls",
+    (
+        Column("function", "string", of=lambda f: f.name, is_whole=True, says="Its symbol"),
+        Column("level", "string", of=lambda f: f.level,
+               says="Instruction set of a microkernel; missing where its name says none"),
+        Column("calls", "Int64", "count", basis="over the run", of=lambda f: f.calls,
+               says="By all threads, from the program's start to its end"),
+    ),
+    says="A function that a debugger has counted the calls of.",
 )  # fmt: skip
 EMULATOR_PARTS: Final = Table(
     "emulator_parts",

@@ -29,7 +29,10 @@ class Target(Protocol):
         """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""
 
     def can_count(self) -> bool:
-        """Whether a runner that counts microkernel calls is available."""
+        """Whether something that counts microkernel calls is available."""
+
+    def has_clock(self) -> bool:
+        """Whether a runner that times each operator is available."""
 
     def default_threads(self) -> int:
         """Threads to use when the user does not say."""

@@ -63,6 +63,7 @@ class LocalTarget(RunsHere):
             "frequency_governor": _read_line(_CPUFREQ / "scaling_governor"),
             "turbo_disabled": _read_line(_NO_TURBO),
             "address_randomization": _read_address_randomization(),
+            **self.describe_debugger(),
         }
 
     def describe_cpu(self) -> Cpu | None:
@@ -84,7 +85,11 @@ class LocalTarget(RunsHere):
         return modes if len(modes) > 1 else ("auto",)
 
     def can_count(self) -> bool:
-        """Whether the runner that counts is there: named, or installed."""
+        """Whether a runner that counts is there, named or installed, or a debugger is named."""
+        return self._debugger is not None or self.has_clock()
+
+    def has_clock(self) -> bool:
+        """Whether the runner that counts, which has a clock of operators, is there."""
         try:
             return (self._trace_runner or self.own_runner(tracing=True)).is_file()
         except BuildError:

@@ -13,8 +13,6 @@ class Policy:
 
     proves_times: bool
     """False for emulators, whose times must never be compared or shown as performance."""
-    proves_kernels: bool
-    """Whether a runner can count microkernels there."""
     proves_instructions: bool = False
     """Whether instructions can be counted there, one by one."""
 

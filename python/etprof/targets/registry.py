@@ -98,14 +98,15 @@ class TargetKind:
 
 
 _TRACING: Final = {"trace_runner": "trace_runner", "trace_preset": "trace_runner"}
-_HARDWARE: Final = Policy(proves_times=True, proves_kernels=True)
+_DEBUGGING: Final = {"debugger": "debugger"}
+_HARDWARE: Final = Policy(proves_times=True)
 
 TARGETS: Final = (
     TargetKind(
         name="linux",
         policy=_HARDWARE,
         factory="etprof.targets.local:LocalTarget",
-        takes=_TRACING,
+        takes={**_TRACING, **_DEBUGGING},
         history_name="local",
         counting_hint="install etprof again with `pip install .`, or name a runner with "
         "--trace-runner or target.trace_runner",
@@ -135,10 +136,12 @@ TARGETS: Final = (
     ),
     TargetKind(
         name="mac",
-        policy=Policy(proves_times=True, proves_kernels=False),
+        policy=_HARDWARE,
         factory="etprof.targets.local:LocalTarget",
+        takes=_DEBUGGING,
         history_name="macos",
-        counting_hint="run the same program with `etprof profile MODEL --target emulator`",
+        counting_hint="name Xcode's debugger with --debugger lldb or target.debugger, or run the "
+        "same program with `etprof profile MODEL --target emulator`",
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
             "for the shape of the result, not for its figures. Operators outside delegates may use "
@@ -147,9 +150,9 @@ TARGETS: Final = (
     ),
     TargetKind(
         name="emulator",
-        policy=Policy(proves_times=False, proves_kernels=True, proves_instructions=True),
+        policy=Policy(proves_times=False, proves_instructions=True),
         factory="etprof.targets.emulator.target:EmulatorTarget",
-        takes=_TRACING,
+        takes={**_TRACING, **_DEBUGGING},
         required_parts="etprof.targets.emulator.installation:find_parts",
         history_name="emulator",
         identify=_identify_emulator,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from etprof.base.atomic import write_text
+from etprof.base.atomic import scratch_folder, write_text
 from etprof.base.errors import (
     BuildError,
     EtprofError,
@@ -45,6 +45,7 @@ from etprof.targets.request import runner_arguments, taskset_command
 if TYPE_CHECKING:
     from etprof.base.process import Completed
     from etprof.run.runner_result import RunnerResult
+    from etprof.targets.debugger.counting import DebuggerProgram, WatchedProgram
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
 
@@ -86,9 +87,13 @@ _PAGE: Final = 2**12
 class RunsHere(ABC):
     """Starts runners on this host, by themselves or in an emulator; both load its CPU."""
 
-    def __init__(self, trace_runner: Path | None = None) -> None:
-        """Keeps the runner that counts microkernels; None: the target's own."""
+    def __init__(self, trace_runner: Path | None = None, debugger: str | None = None) -> None:
+        """Keeps the runner that counts microkernels; None: the target's own.
+
+        `debugger` is the name or path of one that counts in its place.
+        """
         self._trace_runner = trace_runner
+        self._debugger = debugger
 
     @abstractmethod
     def own_runner(self, *, tracing: bool) -> Path:
@@ -102,9 +107,14 @@ class RunsHere(ABC):
         """This host's CPU: even what is not timed disturbs what is timed here."""
         return this_host()
 
+    def _trace_of_debugger(self, request: RunnerRequest) -> Path | None:
+        """Where a debugger's counts of this launch go; None where it has none, or a clock too."""
+        is_counted = self._debugger is not None and request.etdump is None
+        return request.kernel_trace if is_counted else None
+
     def runner_file(self, request: RunnerRequest) -> Path:
         """The request's own runner, or the target's that can do what is asked."""
-        tracing = request.kernel_trace is not None
+        tracing = request.kernel_trace is not None and self._trace_of_debugger(request) is None
         named = request.runner or (self._trace_runner if tracing else None)
         return named or self.own_runner(tracing=tracing)
 
@@ -114,6 +124,8 @@ class RunsHere(ABC):
             raise UsageError(
                 "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
             )
+        if kernel_trace := self._trace_of_debugger(request):
+            return self._run_in_debugger(request, kernel_trace)
         runner = self.runner_file(request)
         before = [
             *taskset_command(request.cpus),
@@ -143,6 +155,47 @@ class RunsHere(ABC):
         if request.runner and not request.result.exists():
             raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
         return read_result(request.result)
+
+    def _run_in_debugger(self, request: RunnerRequest, kernel_trace: Path) -> RunnerResult:
+        """Runs the model with the runner that is timed, and has its microkernels counted."""
+        from etprof.targets.debugger.counting import exit_code_of, watch, write_kernel_trace
+
+        runner = self.runner_file(request)
+        with scratch_folder("counted") as folder:
+            events = folder / "events.etdump"
+            watched = replace(request, kernel_trace=None, etdump=events)
+            program = self.watched_program(runner, watched, folder)
+            program = replace(
+                program,
+                before=(*taskset_command(request.cpus), *request.launcher),
+                environment=self.environment(runner),
+            )
+            completed, calls = watch(self.debugger(), program, timeout_s=request.timeout_s)
+            completed = replace(completed, exit_code=exit_code_of(calls))
+            save_output(request, completed)
+            check_completed(completed, request.runner, request.launcher, runner=runner)
+            result = read_result(request.result)
+            write_kernel_trace(calls, events, result, kernel_trace)
+        return result
+
+    def debugger(self) -> DebuggerProgram:
+        """Returns the debugger that counts; raises BuildError when it is not here."""
+        from etprof.targets.debugger.counting import find_debugger
+
+        return find_debugger(self._debugger)
+
+    def describe_debugger(self) -> dict[str, object]:
+        """Returns what the manifest says of it; nothing where none was named."""
+        return {} if self._debugger is None else {"debugger": self.debugger().path.name}
+
+    def watched_program(
+        self, runner: Path, request: RunnerRequest, _folder: Path
+    ) -> WatchedProgram:
+        """Returns what the debugger starts."""
+        from etprof.targets.debugger.counting import WatchedProgram
+
+        argv = self.runner_command(runner, request)
+        return WatchedProgram(argv=(*argv, *runner_arguments(request)))
 
     def environment(self, _runner: Path) -> dict[str, str]:
         """Returns what a runner needs in its environment to start."""

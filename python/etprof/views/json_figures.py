@@ -587,6 +587,7 @@ DOCUMENTS: Final = {
         Figure("runs", "count", "per document", "with a page of their own"),
         Figure("runs_in_history", "count", "per document"),
     ),
+    "count-kernels": (_VERSION, Figure("kernels[].calls", "count", "over the run")),
     "emulator setup": (_VERSION, Figure("freed_bytes", "bytes", "per document", "by `--remove`")),
     "device": _DEVICE,
     **dict.fromkeys(

@@ -116,6 +116,8 @@ class ModeEvidence:
     """Calls in one inference that belong to no operator."""
     is_complete: bool = True
     """Whether all work has a name; operators whose work could not be told apart are left out."""
+    counted_by: str = "runner"
+    """`runner`: wrappers linked with it; `debugger`: breakpoints."""
     svl_bits: int | None = None
     """Streaming vector length, on which the number of calls depends; None where nobody says."""
 
@@ -164,6 +166,7 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
         calls_outside=sum(k.calls for k in trace.executions[last].kernels_outside_operators),
         is_complete=trace.all_operators_named,
+        counted_by=trace.counted_by,
         svl_bits=trace.sme.svl_bits,
     )
 

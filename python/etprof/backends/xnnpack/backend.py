@@ -23,6 +23,8 @@ class XnnpackBackend(Backend):
     library = "libexecutorch_backend_xnnpack.so"
     entry_symbol = "XnnpackBackend7execute"
     border = "clock_gettime"
+    run_symbol = "xnn_invoke_runtime"
+    parallel_prefix = "pthreadpool_parallelize_"
     ns_per_tick = 1.0
     clock_step_ns = 1000
     starts_are_synthetic = True

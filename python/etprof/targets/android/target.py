@@ -147,6 +147,10 @@ class AndroidTarget:
         """Whether a runner that counts was named: none comes with etprof."""
         return self.trace_runner is not None
 
+    def has_clock(self) -> bool:
+        """Whether it was named: the runner that counts has the clock of operators too."""
+        return self.trace_runner is not None
+
     def default_threads(self) -> int:
         """One: a phone's cores differ, and more threads take the slow ones along."""
         return 1

@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.base.atomic import scratch_folder
-from etprof.base.errors import TargetError
+from etprof.base.errors import TargetError, UsageError
 from etprof.base.files import read_input
 from etprof.base.process import run_command
 from etprof.base.records import SmeInForce
 from etprof.run.kernel_trace import read_kernel_trace, write_instructions
+from etprof.targets.debugger.counting import WatchedProgram, find_debugger
 from etprof.targets.emulator import instructions
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version
+from etprof.targets.emulator.sysroot import is_native
+from etprof.targets.request import runner_arguments
 from etprof.targets.runner import RunsHere
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
     from etprof.run.runner_result import RunnerResult
+    from etprof.targets.debugger.counting import DebuggerProgram
     from etprof.targets.emulator.installation import Emulator
     from etprof.targets.request import RunnerRequest
 
@@ -38,12 +42,15 @@ class EmulatorTarget(RunsHere):
 
     platform = "emulator"
 
-    def __init__(self, cpu: str = "max", trace_runner: Path | None = None) -> None:
+    def __init__(
+        self, cpu: str = "max", trace_runner: Path | None = None, debugger: str | None = None
+    ) -> None:
         """Keeps qemu's -cpu value: `max` has SME2, `max,sme=off` has no SME.
 
-        `trace_runner` None: the emulator's own runner counts microkernels.
+        `trace_runner` None: the emulator's own runner counts microkernels, where no `debugger` is
+        to count them.
         """
-        super().__init__(trace_runner)
+        super().__init__(trace_runner, debugger)
         self.cpu = cpu
         self._flags: tuple[str | Path, ...] = ()
 
@@ -62,6 +69,7 @@ class EmulatorTarget(RunsHere):
             "emulated_cpu": self.cpu,
             "emulator": f"qemu-aarch64 {'.'.join(map(str, version or ('?',)))}",
             "host_machine": platform.machine(),
+            **self.describe_debugger(),
         }
 
     def sme_modes(self) -> tuple[str, ...]:
@@ -71,6 +79,37 @@ class EmulatorTarget(RunsHere):
     def can_count(self) -> bool:
         """Always: a runner that counts is one of the emulator's parts."""
         return True
+
+    def has_clock(self) -> bool:
+        """Always, though its times mean nothing."""
+        return True
+
+    def debugger(self) -> DebuggerProgram:
+        """Returns one for Arm programs."""
+        return find_debugger(self._debugger, is_foreign=True)
+
+    def watched_program(self, runner: Path, request: RunnerRequest, folder: Path) -> WatchedProgram:
+        """Returns qemu as the server of a debugger, at a socket that nobody else reaches.
+
+        Raises UsageError for several threads: qemu's gdbstub (gdbstub/user.c, gdb_continue_partial)
+        lets all of them run while one steps over a breakpoint, past breakpoints of their own.
+        """
+        if request.threads != 1:
+            raise UsageError(
+                "a debugger counts one thread in the emulator: give --threads 1, or leave --debugger "
+                "out, for the emulator's own runner counts all"
+            )
+        socket = folder / "gdb"
+        qemu, *arguments = self.runner_command(runner, request)
+        settings = {"solib-search-path": str(self.emulator.sdk / "lib")}
+        if not is_native():
+            settings["sysroot"] = str(self.emulator.sysroot)
+        return WatchedProgram(
+            argv=(runner,),
+            server=(qemu, "-g", socket, *arguments, *runner_arguments(request)),
+            address=str(socket),
+            settings=settings,
+        )
 
     def default_threads(self) -> int:
         """One: more only make an emulated run slower."""

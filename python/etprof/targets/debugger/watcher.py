@@ -1,0 +1,593 @@
+"""Runs inside gdb or lldb: counts calls of functions at breakpoints, and writes them as JSON.
+
+A program of its own. It imports nothing of etprof and uses no word newer than Python 3.9, which
+Xcode's lldb has: the debugger brings its own Python. The file that ETPROF_WATCH names says what to
+start and what to watch (`watching.py` writes it, and reads the answer).
+
+Every watched function has a breakpoint at its first instruction, where its arguments still are in
+their registers. The program stops there, is noted, and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+VARIABLE = "ETPROF_WATCH"
+_NS_PER_SECOND = 10**9
+_CLOCK_MONOTONIC = 1
+"""Of Linux's clock_gettime(2)."""
+_MACH_CLOCK = "_nsec_np"
+_TIMESPEC_BYTES = 16
+_WORD_BYTES = 8
+_ARGUMENTS = 4
+"""Registers of each call that are kept: no microkernel begins with more sizes."""
+_LISTED = re.compile(r"^(0x[0-9a-f]+)\s+(\S.*)$", re.MULTILINE)
+"""A function in gdb's list of those without debug information."""
+_DESCRIBED = re.compile(r"^\d+:\s.*?(\w+)\(.*\);$", re.MULTILINE)
+"""A function in gdb's list of those with debug information."""
+_LONGEST_START_S = 30.0
+_PAUSE_S = 0.05
+_MOST_SIGNALS = 1000
+"""A program that gets more without ending is not going on."""
+
+Action = Callable[[], None]
+
+
+class Architecture(NamedTuple):
+    """Where a function finds its arguments, and where its caller goes on."""
+
+    arguments: tuple[str, ...]
+    result: str
+    stack: str
+    link: str | None
+    """The register that holds the return address; None where the stack does."""
+
+
+AARCH64 = Architecture(("x0", "x1", "x2", "x3"), "x0", "sp", "x30")
+X86_64 = Architecture(("rdi", "rsi", "rdx", "rcx"), "rax", "rsp", None)
+
+
+class Span:
+    """What happened in an inference, or between two of them."""
+
+    def __init__(self, is_execution: bool) -> None:
+        """Begins with nothing."""
+        self.is_execution = is_execution
+        self.marks = ""
+        self.times_ns: list[int] = []
+        self.calls: Counter[tuple[int, ...]] = Counter()
+        """By marks before the call, number of the function, and its first arguments."""
+
+    def mark(self, letter: str, time_ns: int = 0) -> None:
+        """Adds a mark: a letter of cpp/kernel_trace/operator_clock.h."""
+        self.marks += letter
+        self.times_ns.append(time_ns)
+
+    def record(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        return {
+            "is_execution": self.is_execution,
+            "marks": self.marks,
+            "times_ns": self.times_ns,
+            "calls": [[*key, count] for key, count in sorted(self.calls.items())],
+        }
+
+
+class CallLog:
+    """Calls, and the marks of the thread that runs the inferences."""
+
+    def __init__(self) -> None:
+        """Begins before the first inference."""
+        self.spans = [Span(is_execution=False)]
+        self._owner: int | None = None
+        self._delegate_depth = 0
+        self._parallel_depth = 0
+
+    def count(self, function: int, arguments: tuple[int, ...]) -> None:
+        """Counts a call, of whatever thread."""
+        span = self.spans[-1]
+        span.calls[(len(span.marks), function, *arguments)] += 1
+
+    def begin_execution(self, thread: int) -> Action | None:
+        """Begins an inference; returns what ends it, None within another one."""
+        if self._owner is not None:
+            return None
+        self._owner = thread
+        self.spans.append(Span(is_execution=True))
+        return self._end_execution
+
+    def _end_execution(self) -> None:
+        self._owner = None
+        self._delegate_depth = self._parallel_depth = 0
+        self.spans.append(Span(is_execution=False))
+
+    def begin_delegate(self, thread: int) -> Action | None:
+        """Marks a delegate's call; returns what ends it, None on another thread."""
+        if thread != self._owner:
+            return None
+        if self._delegate_depth == 0:
+            self.spans[-1].mark("D")
+        self._delegate_depth += 1
+        return self._end_delegate
+
+    def _end_delegate(self) -> None:
+        self._delegate_depth -= 1
+        if self._delegate_depth == 0:
+            self.spans[-1].mark("d")
+
+    def begin_parallel(self, thread: int) -> Action | None:
+        """Marks work for the thread pool; returns what ends it, None outside a delegate's call."""
+        if thread != self._owner or self._delegate_depth == 0:
+            return None
+        if self._parallel_depth == 0:
+            self.spans[-1].mark("P")
+        self._parallel_depth += 1
+        return self._end_parallel
+
+    def _end_parallel(self) -> None:
+        self._parallel_depth -= 1
+        if self._parallel_depth == 0:
+            self.spans[-1].mark("p")
+
+    def is_between_operators(self, thread: int) -> bool:
+        """Whether a reading of the clock is the border between two operators."""
+        return thread == self._owner and self._delegate_depth == 1 and self._parallel_depth == 0
+
+    def note_border(self, time_ns: int) -> None:
+        """Marks a border with the time that the delegate has read."""
+        self.spans[-1].mark("B", time_ns)
+
+
+class Debugger:
+    """What gdb and lldb do alike; one of its kinds knows how."""
+
+    name = ""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        """Keeps what to watch."""
+        self.request = request
+        self.log = CallLog()
+        self.problems: list[str] = []
+        self.exit_code: int | None = None
+        self.signal: str | None = None
+        self._kernels: dict[str, int] = {}
+        self._roles: dict[int, Callable[[int], None]] = {}
+        self._returns: dict[int, list[tuple[int, int, Action]]] = {}
+        self._server: int | None = None
+
+    def start_server(self) -> None:
+        """Starts the program that the debugger connects to, if one was named."""
+        argv = self.request["server"]
+        if argv:
+            streams = [
+                (os.POSIX_SPAWN_OPEN, number, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                for number, path in ((1, self.request["stdout"]), (2, self.request["stderr"]))
+            ]
+            self._server = os.posix_spawnp(argv[0], argv, os.environ, file_actions=streams)
+
+    def connect(self, attempt: Action) -> None:
+        """Repeats what fails while the server has not opened its address yet."""
+        end = time.monotonic() + _LONGEST_START_S
+        while True:
+            try:
+                attempt()
+            except Exception:
+                has_ended = self._server is None or os.waitpid(self._server, os.WNOHANG)[0] != 0
+                if has_ended or time.monotonic() > end:
+                    self._server = None if has_ended else self._server
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+    def await_server(self) -> None:
+        """Takes over how that program ended, which says more than the connection does."""
+        if self._server is None:
+            return
+        status = os.waitpid(self._server, 0)[1]
+        self._server = None
+        if os.WIFEXITED(status):
+            self.exit_code, self.signal = os.WEXITSTATUS(status), None
+        else:
+            self.exit_code, self.signal = None, signal.Signals(os.WTERMSIG(status)).name
+
+    def stop_server(self) -> None:
+        """Ends that program where the debugger gave up."""
+        if self._server is not None:
+            os.kill(self._server, signal.SIGKILL)
+            self.await_server()
+
+    def watch(self, name: str, address: int) -> bool:
+        """Gives a function its role; returns whether it needs a breakpoint that is not there yet."""
+        role = self._role_of(name)
+        if role is None or address in self._roles:
+            return False
+        self._roles[address] = role
+        return True
+
+    def _role_of(self, name: str) -> Callable[[int], None] | None:
+        request = self.request
+        if re.search(request["kernels"], name):
+            number = self._kernels.setdefault(name, len(self._kernels))
+            return lambda _: self.log.count(number, self._arguments())
+        if re.search(request["execute"], name):
+            return lambda thread: self._enter(thread, self.log.begin_execution(thread))
+        if re.search(request["delegate"], name):
+            return lambda thread: self._enter(thread, self.log.begin_delegate(thread))
+        if re.search(request["parallel"], name):
+            return lambda thread: self._enter(thread, self.log.begin_parallel(thread))
+        if re.search(request["clock"], name):
+            return self._read_mach_clock if name.endswith(_MACH_CLOCK) else self._read_clock
+        return None
+
+    def _arguments(self) -> tuple[int, ...]:
+        return tuple(self.register(name) for name in self.architecture().arguments[:_ARGUMENTS])
+
+    def _enter(self, thread: int, leave: Action | None) -> None:
+        if leave is not None:
+            self._at_return(thread, leave)
+
+    def _at_return(self, thread: int, action: Action) -> None:
+        """Has `action` done when the function that has just begun returns."""
+        architecture = self.architecture()
+        stack = self.register(architecture.stack)
+        if architecture.link is None:
+            address = int.from_bytes(self.memory(stack, _WORD_BYTES), "little")
+            stack += _WORD_BYTES
+        else:
+            address = self.register(architecture.link)
+        pending = self._returns.get(address)
+        if pending is None:
+            pending = self._returns[address] = []
+            if address not in self._roles:
+                self.add_breakpoint(address)
+        pending.append((thread, stack, action))
+
+    def _read_clock(self, thread: int) -> None:
+        if not self.log.is_between_operators(thread):
+            return
+        clock, address = self._arguments()[:2]
+        if clock == _CLOCK_MONOTONIC:
+            self._at_return(thread, lambda: self.log.note_border(self._read_timespec(address)))
+
+    def _read_mach_clock(self, thread: int) -> None:
+        """Of macOS: the nanoseconds are what it returns."""
+        if self.log.is_between_operators(thread):
+            result = self.architecture().result
+            self._at_return(thread, lambda: self.log.note_border(self.register(result)))
+
+    def _read_timespec(self, address: int) -> int:
+        content = self.memory(address, _TIMESPEC_BYTES)
+        seconds, ns = (
+            int.from_bytes(content[i : i + _WORD_BYTES], "little") for i in (0, _WORD_BYTES)
+        )
+        return seconds * _NS_PER_SECOND + ns
+
+    def hit(self, address: int, thread: int) -> None:
+        """Does what is to be done where a thread stands."""
+        pending = self._returns.get(address, [])
+        if pending:
+            stack = self.register(self.architecture().stack)
+            for call in reversed(pending):
+                if call[:2] == (thread, stack):
+                    pending.remove(call)
+                    call[2]()
+                    break
+        role = self._roles.get(address)
+        if role is not None:
+            role(thread)
+
+    def write(self) -> None:
+        """Leaves the answer, whole or not at all."""
+        answer = {
+            "schema_version": 1,
+            "debugger": self.name,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "problems": self.problems,
+            "functions": sorted(self._kernels, key=self._kernels.__getitem__),
+            "spans": [
+                span.record()
+                for span in self.log.spans
+                if span.marks or span.calls or span.is_execution
+            ],
+        }
+        path = Path(self.request["answer"])
+        scratch = path.with_suffix(".part")
+        scratch.write_text(json.dumps(answer), encoding="utf-8")
+        scratch.replace(path)
+
+    def architecture(self) -> Architecture:
+        """Returns where functions of the program find their arguments."""
+        raise NotImplementedError
+
+    def register(self, name: str) -> int:
+        """Returns a register of the thread that stands at a breakpoint."""
+        raise NotImplementedError
+
+    def memory(self, address: int, size: int) -> bytes:
+        """Returns bytes of the program's memory."""
+        raise NotImplementedError
+
+    def add_breakpoint(self, address: int) -> None:
+        """Has `hit` called whenever a thread comes to an instruction."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Follows the program from its first instruction to its end."""
+        raise NotImplementedError
+
+
+class Gdb(Debugger):
+    """Works inside gdb."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        """Keeps gdb's module, which exists inside it only."""
+        super().__init__(request)
+        self._gdb: Any = importlib.import_module("gdb")
+        self.name = "gdb " + self._gdb.VERSION
+        self._scanned: set[str] = set()
+        self._architecture: Architecture | None = None
+        self._is_running = True
+
+    def _do(self, command: str) -> str:
+        if "\n" in command:
+            raise ValueError("gdb takes no line break: " + repr(command))
+        text: str = self._gdb.execute(command, to_string=True)
+        return text
+
+    def run(self) -> None:
+        """Stops whenever libraries are loaded, to look for functions in them."""
+        for setting in (
+            "pagination off", "confirm off", "width 0", "print thread-events off",
+            "print demangle off", "print asm-demangle off", "stop-on-solib-events 1",
+            "breakpoint always-inserted off",
+        ):  # fmt: skip
+            self._do("set " + setting)
+        self._do("handle all nostop noprint pass")
+        for name, value in self.request["settings"].items():
+            self._do("set " + name + " " + value)
+        self._gdb.events.exited.connect(self._note_exit)
+        self.start_server()
+        request = self.request
+        address = request["address"]
+        if address:
+            self.connect(lambda: self._connect_to(address))
+        else:
+            # What the program prints is kept apart from what gdb says of libraries and signals.
+            arguments = [shlex.quote(argument) for argument in request["program"][1:]]
+            arguments += [
+                ">" + shlex.quote(request["stdout"]),
+                "2>" + shlex.quote(request["stderr"]),
+            ]
+            self._do("set args " + " ".join(arguments))
+            self._do("starti")
+        while self._is_running:
+            self._scan()
+            self._do("continue")
+        self.await_server()
+
+    def _connect_to(self, address: str) -> None:
+        self._do("target remote " + address)
+
+    def _note_exit(self, event: object) -> None:
+        self._is_running = False
+        self.exit_code = getattr(event, "exit_code", None)
+        if self.exit_code is None:
+            number = self._gdb.convenience_variable("_exitsignal")
+            self.signal = None if number is None else signal.Signals(int(number)).name
+
+    def _scan(self) -> None:
+        """Looks for functions in files that were loaded since."""
+        files = {
+            objfile.filename
+            for objfile in self._gdb.objfiles()
+            if objfile.is_valid() and objfile.filename
+        } - self._scanned
+        self._scanned |= files
+        if not any(self._names_any(path) for path in files):
+            return
+        for literal in self.request["literals"]:
+            for name, address in self._list_functions(literal):
+                if self.watch(name, address):
+                    self.add_breakpoint(address)
+
+    def _names_any(self, path: str) -> bool:
+        """Whether a file has any of the words in it: gdb takes long to list a large one."""
+        literals = [literal.encode() for literal in self.request["literals_in_files"]]
+        try:
+            content = Path(path).read_bytes()
+        except OSError:
+            return True
+        return any(literal in content for literal in literals)
+
+    def _list_functions(self, literal: str) -> list[tuple[str, int]]:
+        text = self._do("info functions " + literal)
+        listed = [
+            (name.split("@@")[0], int(address, 16)) for address, name in _LISTED.findall(text)
+        ]
+        for name in _DESCRIBED.findall(text):
+            symbol = self._gdb.lookup_global_symbol(name) or self._gdb.lookup_static_symbol(name)
+            if symbol is not None:
+                listed.append((name, int(symbol.value().address)))
+        return [(name, address) for name, address in listed if not name.endswith("@plt")]
+
+    def add_breakpoint(self, address: int) -> None:
+        """Sets a breakpoint that never stops."""
+        debugger = self
+
+        class _Counting(self._gdb.Breakpoint):  # type: ignore[misc,name-defined]
+            def stop(self) -> bool:
+                """Is called where gdb would stop."""
+                thread = debugger._gdb.selected_thread()
+                debugger.hit(address, thread.num)
+                return False
+
+        _Counting("*" + hex(address), internal=True)
+
+    def architecture(self) -> Architecture:
+        """Asks the program."""
+        if self._architecture is None:
+            name = self._gdb.newest_frame().architecture().name()
+            self._architecture = X86_64 if "x86-64" in name else AARCH64
+        return self._architecture
+
+    def register(self, name: str) -> int:
+        """Of the frame that stands at the breakpoint."""
+        return int(self._gdb.newest_frame().read_register(name)) % 2**64
+
+    def memory(self, address: int, size: int) -> bytes:
+        """Of the selected program."""
+        return bytes(self._gdb.selected_inferior().read_memory(address, size))
+
+
+class Lldb(Debugger):
+    """Works inside lldb."""
+
+    def __init__(self, request: dict[str, Any], debugger: Any) -> None:  # noqa: ANN401 - lldb's
+        """Keeps lldb's module, which exists inside it only, and its debugger."""
+        super().__init__(request)
+        self._lldb: Any = importlib.import_module("lldb")
+        self._debugger = debugger
+        self.name = self._lldb.SBDebugger.GetVersionString().splitlines()[0]
+        self._target: Any = None
+        self._process: Any = None
+        self._thread: Any = None
+
+    def run(self) -> None:
+        """Has all functions looked for in whatever is loaded, from the beginning on."""
+        lldb, request = self._lldb, self.request
+        self._debugger.SetAsync(False)
+        for setting in (
+            "target.skip-prologue false", "target.preload-symbols true",
+            "symbols.enable-external-lookup false",
+        ):  # fmt: skip
+            self._debugger.HandleCommand("settings set " + setting)
+        error = lldb.SBError()
+        self._target = self._debugger.CreateTarget(request["program"][0], None, None, True, error)
+        if not self._target.IsValid():
+            raise RuntimeError(error.GetCString() or "lldb cannot read the program")
+        roles = ("kernels", "execute", "delegate", "parallel", "clock")
+        breakpoints = [self._target.BreakpointCreateByRegex(request[role]) for role in roles]
+        self.start_server()
+        self._process = self._start(error)
+        if error.Fail():
+            raise RuntimeError(error.GetCString())
+        signals = 0
+        while self._process.GetState() == lldb.eStateStopped and signals < _MOST_SIGNALS:
+            signals += self._look(breakpoints)
+            self._process.Continue()
+        self._look(breakpoints)
+        if self._process.GetState() == lldb.eStateExited:
+            self._note_exit(self._process.GetExitStatus())
+        self.await_server()
+
+    def _note_exit(self, status: int) -> None:
+        """Takes lldb's one number apart: an exit code, or the signal that stopped it last."""
+        if self.signal is not None and signal.Signals[self.signal] == status:
+            return
+        self.exit_code, self.signal = status, None
+
+    def _start(self, error: Any) -> Any:  # noqa: ANN401 - lldb's
+        request = self.request
+        address = request["address"]
+        if address:
+            scheme = "unix-connect://" if address.startswith("/") else "connect://"
+            self.connect(lambda: self._connect_to(scheme + address))
+            return self._target.GetProcess()
+        launch = self._lldb.SBLaunchInfo(request["program"][1:])
+        launch.SetEnvironmentEntries([f"{k}={v}" for k, v in os.environ.items()], False)
+        launch.SetWorkingDirectory(str(Path.cwd()))
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            launch.AddOpenFileAction(number, request[name], False, True)
+        launch.SetLaunchFlags(self._lldb.eLaunchFlagStopAtEntry)
+        return self._target.Launch(launch, error)
+
+    def _connect_to(self, url: str) -> None:
+        error = self._lldb.SBError()
+        self._target.ConnectRemote(self._debugger.GetListener(), url, "gdb-remote", error)
+        if error.Fail():
+            raise RuntimeError(error.GetCString())
+
+    def _look(self, breakpoints: list[Any]) -> int:
+        """Notes functions that were found, and what every thread stands at.
+
+        Returns:
+            1 where a signal has come, else 0.
+        """
+        for breakpoint_ in breakpoints:
+            for location in breakpoint_.locations:
+                name = location.GetAddress().GetSymbol().GetName()
+                address = location.GetLoadAddress()
+                if name and address != self._lldb.LLDB_INVALID_ADDRESS:
+                    self.watch(name, address)
+        signals = 0
+        for thread in self._process:
+            self._thread = thread
+            reason = thread.GetStopReason()
+            if reason == self._lldb.eStopReasonBreakpoint:
+                self.hit(thread.GetFrameAtIndex(0).GetPC(), thread.GetThreadID())
+            elif reason == self._lldb.eStopReasonSignal:
+                number = thread.GetStopReasonDataAtIndex(0)
+                self.signal = signal.Signals(number).name
+                signals = 1
+        return signals
+
+    def add_breakpoint(self, address: int) -> None:
+        """Sets a breakpoint; `run` goes on after it."""
+        self._target.BreakpointCreateByAddress(address)
+
+    def architecture(self) -> Architecture:
+        """By the target's triple."""
+        return X86_64 if self._target.GetTriple().startswith("x86_64") else AARCH64
+
+    def register(self, name: str) -> int:
+        """Of the thread that is looked at."""
+        value: int = self._thread.GetFrameAtIndex(0).FindRegister(name).GetValueAsUnsigned()
+        return value
+
+    def memory(self, address: int, size: int) -> bytes:
+        """Of the process."""
+        error = self._lldb.SBError()
+        content = self._process.ReadMemory(address, size, error)
+        if error.Fail():
+            raise RuntimeError(error.GetCString())
+        return bytes(content)
+
+
+def main(debugger: Debugger) -> None:
+    """Watches the program, and leaves what was seen whatever happened."""
+    try:
+        debugger.run()
+    except Exception as error:  # noqa: BLE001 - a debugger raises what it likes; etprof says it
+        debugger.problems.append(str(error) or type(error).__name__)
+        debugger.stop_server()
+    debugger.write()
+
+
+def read_request() -> dict[str, Any]:
+    """Returns what to watch."""
+    path = Path(os.environ.pop(VARIABLE))
+    request: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return request
+
+
+def __lldb_init_module(debugger: Any, _: object) -> None:  # noqa: ANN401 - lldb's
+    """Is called by lldb when it has read this file."""
+    main(Lldb(read_request(), debugger))
+
+
+if "gdb" in sys.modules:
+    main(Gdb(read_request()))
+    sys.modules["gdb"].execute("quit")
