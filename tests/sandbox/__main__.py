@@ -129,6 +129,7 @@ def _watch(case: Case, folder: Path, words: Sequence[str]) -> tuple[Watched, lis
         scratch=scratch,
         folder=folder,
         adb_port=case.adb_port,
+        programs=case.programs,
     )
     return watched, [*rules.breaches(watched.events)]
 

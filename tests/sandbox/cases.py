@@ -52,6 +52,9 @@ class Case:
     adb_port: int | None = None
     """Of a server of adb, which the command starts as a daemon and the lane ends again."""
 
+    programs: tuple[str, ...] = ()
+    """Of the system, which the command line asks for."""
+
     @property
     def command(self) -> str:
         """The subcommand."""
@@ -150,12 +153,18 @@ CASES: Final = (
             ("models", 0),
             ("doctor", 0, 3),
             ("emulator status", 0, 3),
-            # What is watched cannot be debugged, so the debugger ends before the program begins.
-            ("count-kernels -- true", 2, 3),
             ("completion bash", 0),
             ("docs", 0),
             ("config schema", 0),
         )
+    ),
+    # What strace watches cannot be debugged, so the debugger ends before the program begins; gdb asks
+    # iconv which character sets there are.
+    Case(
+        "program",
+        "count-kernels --debugger gdb -- true",
+        frozenset({2, 3}),
+        programs=("gdb", "iconv"),
     ),
     Case("program", "device list", frozenset({0, 3, 5}), adb_port=5938),
 )

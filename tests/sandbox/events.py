@@ -116,6 +116,8 @@ class Rules:
     """Folders that it may use as it likes."""
     folder: Path
     adb_port: int | None = None
+    programs: tuple[str, ...] = ()
+    """Of the system, which the command line asks for."""
 
     def breaches(self, events: Sequence[Event]) -> list[Event]:
         """Lists the events that nothing names."""
@@ -129,7 +131,11 @@ class Rules:
         path = Path(os.path.normpath(self.folder / event.what.removesuffix(" (deleted)")))
         if event.kind == "exec":
             # The lane's own shell, around a command that leaves a daemon.
-            programs = {*PROGRAMS, *(["sh", "adb"] if self.adb_port is not None else [])}
+            programs = {
+                *PROGRAMS,
+                *self.programs,
+                *(["sh", "adb"] if self.adb_port is not None else []),
+            }
             is_system = path.name in programs and _is_below(path, SYSTEM)
             return is_system or _is_below(path, INSTALLED)
         if event.kind == "load":
