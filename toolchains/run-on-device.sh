@@ -5,6 +5,7 @@
 #
 # Copies what the tests of build tree BUILD read into FOLDER on the device, where it has changed,
 # and the program; the exit code is the program's. ANDROID_SERIAL chooses among several devices.
+# ETPROF_DEVICE_LAUNCHER has words to put before the program there, such as `taskset f0`.
 set -eu
 
 build=$1 folder=$2 program=$3
@@ -37,7 +38,7 @@ fi
 
 command="cd $(quote "$folder") && export TMPDIR=$(quote "$folder/tmp")"
 command="$command ETPROF_PROGRAMS=$(quote "$folder/programs") ETPROF_SEEDS=$(quote "$folder/seeds")"
-command="$command && exec ./$(quote "$(basename "$program")")"
+command="$command && exec ${ETPROF_DEVICE_LAUNCHER:-} ./$(quote "$(basename "$program")")"
 for argument in "$@"; do
     command="$command $(quote "$argument")"
 done

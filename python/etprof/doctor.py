@@ -26,7 +26,13 @@ from etprof.base.units import format_size
 from etprof.etdump.reader import import_native
 from etprof.targets.policy import ReadinessCheck
 from etprof.targets.registry import find_parts, kind_of, load
-from etprof.targets.runner import ask_host_runner, check_completed, find_host_runner, read_cpu
+from etprof.targets.runner import (
+    ask_host_runner,
+    check_completed,
+    find_host_runner,
+    packages_beside,
+    read_cpu,
+)
 
 _LEAST_CMAKE = (3, 28)
 _LEAST_FREE_BYTES = 2 * 2**30
@@ -89,7 +95,7 @@ def _ask_runner(flag: str) -> dict[str, object]:
 def _check_runner() -> ReadinessCheck:
     component = "etprof-runner"
     try:
-        if (installed := find_other_version(find_host_runner().parents[2])) is not None:
+        if (installed := find_other_version(packages_beside(find_host_runner()))) is not None:
             return _needs_pinned(component, "missing", installed)
         build = _ask_runner("--build-info")
     except (EtprofError, ValueError) as error:
@@ -116,7 +122,7 @@ def _install_pinned() -> str:
 def _check_sme2() -> ReadinessCheck:
     component = "SME2"
     try:
-        if (installed := find_other_version(find_host_runner().parents[2])) is not None:
+        if (installed := find_other_version(packages_beside(find_host_runner()))) is not None:
             return _needs_pinned(component, "note", installed)
         completed = ask_host_runner(["--cpu-info"], timeout_s=30)
         check_completed(completed)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import struct
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from etprof.backends.kernel_names import SME_LEVELS, parse_kernel_name
 from etprof.base.process import run_command
+from etprof.targets.debugger.counting import WatchedProgram, describe_watch
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("ETPROF_MACOS_REQUIRED") == "1"
@@ -25,6 +29,8 @@ pytestmark = [
 ]
 
 _LOAD_DYLIB, _RPATH, _BUILD_VERSION = 0xC, 0x8000001C, 0x32
+_SYMBOLS, _ENTRY_BYTES = 0x2, 16
+_DEBUGGING, _EXTERNAL, _KIND, _UNDEFINED = 0xE0, 0x01, 0x0E, 0
 _MACOS = 1
 
 
@@ -44,6 +50,23 @@ def load_commands(program: bytes) -> list[tuple[int, str]]:
             found.append((kind, f"{oldest >> 16}.{oldest >> 8 & 0xFF}"))
         offset += size
     return found
+
+
+def symbols(library: bytes) -> tuple[set[str], set[str]]:
+    """Names that a 64-bit Mach-O file defines for others, and names that it looks up, as C writes them."""
+    *_, count, _, _, _ = struct.unpack_from("<8I", library)
+    defined, looked_up, offset = set[str](), set[str](), 32
+    for _ in range(count):
+        kind, size, table, entries, strings, _ = struct.unpack_from("<6I", library, offset)
+        for number in range(entries if kind == _SYMBOLS else 0):
+            name, flags = struct.unpack_from("<IB", library, table + number * _ENTRY_BYTES)
+            if flags & _DEBUGGING or not flags & _EXTERNAL:
+                continue
+            text = library[strings + name : library.index(b"\0", strings + name)].decode()
+            target = looked_up if flags & _KIND == _UNDEFINED else defined
+            target.add(text.removeprefix("_"))
+        offset += size
+    return defined, looked_up
 
 
 def test_the_runner_loads_xnnpack_late_and_starts_where_the_wheel_does() -> None:
@@ -73,6 +96,20 @@ def test_the_runner_loads_xnnpack_late_and_starts_where_the_wheel_does() -> None
     assert [text for kind, text in commands if kind == _BUILD_VERSION] == [target]
     libraries = [*build.glob("executorch-sdk-*/executorch/lib/*.dylib")]
     assert libraries
+    check_names({library.stem: library.read_bytes() for library in libraries})
     for library in libraries:
         needs = [t for k, t in load_commands(library.read_bytes()) if k == _BUILD_VERSION]
         assert [float(each) <= float(target) for each in needs] == [True], library.name
+
+
+def check_names(libraries: dict[str, bytes]) -> None:
+    """Everything that a debugger is asked to watch has a name, or calls would be counted as none."""
+    watched = describe_watch(WatchedProgram(argv=("etprof-runner",)), "^kai_run_")
+    xnnpack, looked_up = symbols(libraries["libexecutorch_backend_xnnpack"])
+    kernels = [name for name in xnnpack if re.search(str(watched["kernels"]), name)]
+    levels = Counter(parse_kernel_name(name).level in SME_LEVELS for name in kernels)
+    assert levels == {True: 33, False: 20}
+    assert [name for name in xnnpack if re.search(str(watched["delegate"]), name)]
+    assert [name for name in looked_up if re.search(str(watched["clock"]), name)]
+    executorch, _ = symbols(libraries["libexecutorch"])
+    assert [name for name in executorch if re.search(str(watched["execute"]), name)]

@@ -16,6 +16,7 @@ from etprof.targets.runner import (
     find_host_runner,
     library_environment,
     modes_of,
+    packages_beside,
     read_cpu,
 )
 from etprof.targets.state import read_local_state
@@ -41,7 +42,7 @@ class LocalTarget(RunsHere):
     def own_runner(self, *, tracing: bool) -> Path:
         """The installed runner, which loads the libraries of the ExecuTorch beside it."""
         runner = find_host_runner(tracing=tracing)
-        require_executorch("the installed runner", runner.parents[2])
+        require_executorch("the installed runner", packages_beside(runner))
         return runner
 
     def runner_command(self, runner: Path, _request: RunnerRequest) -> list[str | Path]:

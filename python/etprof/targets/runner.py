@@ -231,11 +231,16 @@ def find_host_runner(*, tracing: bool = False) -> Path:
     runner = Path(reader.origin).parent / "bin" / name
     if not runner.is_file():
         raise BuildError(f"no {name} at {runner}; install etprof again with `pip install .`")
-    if find_spec("executorch") is None and not (runner.parents[2] / "executorch").is_dir():
+    if find_spec("executorch") is None and not (packages_beside(runner) / "executorch").is_dir():
         raise BuildError(
             f"{name} needs ExecuTorch's libraries; `etprof doctor` says how to get them"
         )
     return runner
+
+
+def packages_beside(runner: Path) -> Path:
+    """Returns the folder of packages that an installed runner, `etprof/bin/etprof-runner`, is in."""
+    return runner.parents[2]
 
 
 def ask_host_runner(
@@ -258,7 +263,7 @@ def library_environment(runner: Path) -> dict[str, str]:
     It looks for them beside its own package. In a virtual environment that sees the system's
     packages, ExecuTorch may be in another folder than etprof.
     """
-    packages = runner.parents[2]
+    packages = packages_beside(runner)
     spec = find_spec("executorch")
     if (packages / "executorch").is_dir() or spec is None:
         return {}

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -23,7 +24,6 @@ from tests.android_device.packages import bring_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.android_device.packages import Daemon
 
@@ -88,21 +88,40 @@ def second_device(daemon: Daemon, network: Network, tmp_path: Path) -> Iterator[
 
 @dataclass(frozen=True)
 class Emulated:
-    """The aarch64 runner, and what starts it on a device that is no Arm."""
+    """The aarch64 runners, and what starts them on a device that is no Arm."""
 
     runner: Path
+    trace_runner: Path
     launcher: tuple[str, ...]
+
+
+BIONIC_VARIABLE = "ETPROF_BIONIC_ROOT"
+"""Names a folder with Android's own system/bin/linker64 and system/lib64: the device then runs the
+runners of build/android-sme2 with them, instead of the emulator's with glibc."""
+BUILT = Path(__file__).parents[3] / "build"
+
+
+def bionic_root() -> Path | None:
+    """Returns the folder that is named; None where there is none."""
+    named = os.environ.get(BIONIC_VARIABLE)
+    return Path(named).resolve() if named else None
 
 
 @pytest.fixture(scope="session")
 def emulated() -> Emulated:
-    """The emulator's runner and qemu."""
+    """The emulator's runners, or those for Android, and qemu with the libraries that they need."""
     try:
         emulator = locate()
     except (BuildError, InputFileError) as error:
         _give_up(f"no aarch64 runner: {error}")
-    words = ("-cpu", "max", "-L", str(emulator.sysroot))
-    return Emulated(emulator.runner, (str(emulator.qemu), *words))
+    root, runners = emulator.sysroot, (emulator.runner, emulator.trace_runner)
+    if (bionic := bionic_root()) is not None:
+        folder = BUILT / "android-sme2" / "cpp" / "runner"
+        root, runners = bionic, (folder / "etprof-runner", folder / "etprof-runner-trace")
+        if not all(runner.is_file() for runner in runners):
+            pytest.fail("build the runners first: `cmake --workflow --preset android-sme2`")
+    cpu = "max,sme-default-vector-length=64"
+    return Emulated(*runners, (str(emulator.qemu), "-cpu", cpu, "-L", str(root)))
 
 
 @pytest.fixture(scope="session")

@@ -93,6 +93,6 @@ def test_a_phone(phone: LoopbackDevice, emulated: Emulated, program: Path, tmp_p
         "kind": "android",
         "serial": phone.serial,
         "runner": str(emulated.runner),
-        "trace_runner": str(locate().trace_runner),
+        "trace_runner": str(emulated.trace_runner),
     }
     check(tmp_path, program, target, ["off", "sme2"])

@@ -11,7 +11,6 @@ import pytest
 
 from etprof.run.load import Run
 from etprof.run.manifest import load_manifest
-from etprof.targets.emulator.installation import locate
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def test_a_matrix_measures_a_phone_and_tells_of_a_lost_one(
         "precisions": ["fp32"],
         "sme": ["sme2", "off"],
         "devices": [
-            {"name": "here", "serial": phone.serial, "trace_runner": str(locate().trace_runner)}
+            {"name": "here", "serial": phone.serial, "trace_runner": str(emulated.trace_runner)}
             | device,
             {"name": "lost", "serial": LOST} | device,
         ],

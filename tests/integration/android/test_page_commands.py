@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.run.manifest import load_manifest
-from etprof.targets.emulator.installation import locate
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def test_the_pages_commands_run_in_order(
     for experiment in config["experiments"]:
         assert experiment.pop("preset") == "android-sme2"
         experiment |= {"runner_path": str(emulated.runner), "runs": 1, "warmup": 0}
-    config["target"] |= {"trace_runner": str(locate().trace_runner)}
+    config["target"] |= {"trace_runner": str(emulated.trace_runner)}
     config["measurement"] = {"blocks": 2, "min_seconds": 0.001, "etdump_runs": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
     do("run config.json")

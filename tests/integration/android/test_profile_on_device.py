@@ -10,7 +10,6 @@ import pytest
 from etprof.api import load_run
 from etprof.cli import main
 from etprof.run.manifest import load_manifest
-from etprof.targets.emulator.installation import locate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +52,7 @@ def test_with_a_trace_runner_the_kernels_are_counted(
     phone: LoopbackDevice, emulated: Emulated, program: Path, tmp_path: Path
 ) -> None:
     """T4: nothing, flag or config, could name a runner that counts."""
-    run, traced = tmp_path / "run", str(locate().trace_runner)
+    run, traced = tmp_path / "run", str(emulated.trace_runner)
     words = ["profile", str(program), "--target", "android", "--serial", phone.serial]
     words += ["--runner", str(emulated.runner), "--trace-runner", traced]
     assert main([*words, "--out", str(run), *QUICK]) == 0

@@ -151,7 +151,7 @@ def watch(
     with scratch_folder("watched") as folder:
         answer, stdout, stderr = (folder / name for name in ("answer.json", "stdout", "stderr"))
         request = {
-            **_request(program, kernels),
+            **describe_watch(program, kernels),
             "answer": str(answer), "stdout": str(stdout), "stderr": str(stderr),
         }  # fmt: skip
         write_json(folder / "request.json", request)
@@ -225,8 +225,8 @@ def _command(debugger: DebuggerProgram, program: WatchedProgram) -> list[str | P
     return [debugger.path, *quiet, "-x", WATCHER, "--", program.argv[0]]
 
 
-def _request(program: WatchedProgram, kernels: str) -> dict[str, object]:
-    """Says what to watch; literals are what gdb lists functions by."""
+def describe_watch(program: WatchedProgram, kernels: str) -> dict[str, object]:
+    """Returns what the watcher is asked to watch; literals are what gdb lists functions by."""
     entry, clock = _WATCHED.run_symbol, _WATCHED.border
     literal = re.sub(r"\W.*", "", kernels.lstrip("^"))
     return {
