@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof import cli
-from etprof.base.errors import BuildError, TargetError
+from etprof.base.errors import BuildError, TargetError, UsageError
 from etprof.export.request import ExportRequest
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.program import describe_program
@@ -26,11 +27,13 @@ from etprof.targets.debugger.counting import (
     WatchedCalls,
     WatchedProgram,
     find_debugger,
+    literal_of,
     watch,
     write_kernel_trace,
 )
 from etprof.targets.local import LocalTarget
 from etprof.targets.request import RunnerRequest
+from etprof.targets.runner import find_host_runner
 from tests.integration.emulated import untimed
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ PROGRAM = f"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 __attribute__((noinline)) void {SME2}(long m, long n, long k) {{ __asm__ volatile("" ::"r"(m + n + k)); }}
 __attribute__((noinline)) void {NEON}(long m, long n, long k) {{ __asm__ volatile("" ::"r"(m - n - k)); }}
 __attribute__((noinline)) void {NEW}(long m) {{ __asm__ volatile("" ::"r"(m)); }}
@@ -67,6 +72,11 @@ int main(int count, char** words) {{
     {NEON}(1, 1, 1);
     if (strcmp(what, "new") == 0) {NEW}(1);
     if (strcmp(what, "abort") == 0) abort();
+    if (strcmp(what, "read") == 0 && getchar() != EOF) return 9;
+    if (strcmp(what, "fork") == 0) {{
+        if (fork() == 0) {{ {SME2}(1, 1, 1); _exit(0); }}
+        wait(0);
+    }}
     fprintf(stderr, "to stderr");
     return strcmp(what, "fail") == 0 ? 7 : 0;
 }}
@@ -136,6 +146,7 @@ def test_calls_of_all_threads_and_of_loaded_libraries_are_counted(
         ("neon", 1, "not called", None),
         ("fail", 2, "not known", "the program ended with exit code 7"),
         ("abort", 2, "not known", "the program was ended by SIGABRT"),
+        ("read", 1, "not called", None),
     ],
 )
 def test_nothing_counted_is_no_proof_where_the_program_failed(  # noqa: PLR0917 - a row each
@@ -160,6 +171,55 @@ def test_a_microkernel_of_an_unknown_kind_leaves_the_verdict_open(
     assert calls_of(document) == {NEON: 1, NEW: 1}
 
 
+def test_a_program_that_takes_too_long_does_not_outlive_the_command(
+    debugger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """lldb's server went, and left the program running."""
+    sleep = tmp_path / "sleeper"
+    sleep.write_bytes(Path(shutil.which("sleep") or "").read_bytes())
+    sleep.chmod(0o755)
+    words = ["count-kernels", "--debugger", debugger, "--timeout", "3", "--", str(sleep), "60"]
+    assert cli.main(words) == 5
+    assert f"{sleep} 60 did not end within 3 s" in capsys.readouterr().err
+    listed = ["pgrep", "-f", str(sleep)]
+    end = time.monotonic() + 10
+    while subprocess.run(listed, capture_output=True, check=False).stdout:
+        assert time.monotonic() < end, "it still runs"
+        time.sleep(0.1)
+
+
+def test_another_process_leaves_the_verdict_open(
+    debugger: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody counts there: a worker that computes would be told as none."""
+    if "lldb" in debugger:
+        pytest.skip("lldb does not say that a process was started")
+    code, document = count(capsys, "--debugger", debugger, "--", folder / "program", "fork")
+    assert (code, document["verdict"]) == (2, "not known")
+    assert "started other processes" in str(document["problem"])
+
+
+def test_a_pattern_with_alternatives_counts_all_of_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb here")
+    flags = ("--debugger", "gdb", "--kernels", "^kai_run_lhs_pack|_neon_mla$")
+    code, document = count(capsys, *flags, "--", folder / "program", "sme2", folder / "library.so")
+    assert (code, calls_of(document)) == (0, {PACK: 1, NEON: 1})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        ("^kai_run_", "kai_run_"), ("xnn_f16", "xnn_f16"), ("_sme2?_", "_sme"), ("ab*", "a"),
+        ("a{2}", ""), ("a|b", ""), (".*", ""), ("(ab)", ""),
+    ],
+)  # fmt: skip
+def test_every_name_that_fits_a_pattern_has_its_literal(pattern: str, literal: str) -> None:
+    assert literal_of(pattern) == literal
+
+
 def test_a_program_without_names_is_never_said_to_call_none(
     debugger: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,7 +231,7 @@ def test_a_program_without_names_is_never_said_to_call_none(
 def test_other_functions_can_be_counted(
     debugger: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ("--debugger", debugger, "--kernels", "_neon_")
+    flags = ("--debugger", debugger, "--kernels", "kai_.*_neon_")
     code, document = count(capsys, *flags, "--", folder / "program", "neon")
     assert (code, calls_of(document)) == (0, {NEON: 1})
 
@@ -229,13 +289,20 @@ def test_a_debugger_that_fails_leaves_the_verdict_open(
     [
         (["--", "no-such-program"], "no program 'no-such-program'", 2),
         (["--kernels", "(", "--", "true"], "no regular expression", 2),
+        (["--debugger", "DEBUGGER", "--kernels", "a|b", "--", "true"], "without |", 2),
+        (["--", "SCRIPT"], "is a script: give the program that runs it", 2),
         (["--sysroot", "x", "--", "true"], "give --connect too", 2),
         (["--debugger", "no-such-gdb", "--", "true"], "no debugger 'no-such-gdb'", 3),
     ],
 )
 def test_what_cannot_be_used_is_named(
-    words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    stand_ins = {"DEBUGGER": tmp_path / "lldb", "SCRIPT": tmp_path / "script"}
+    for path in stand_ins.values():
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    words = [str(stand_ins.get(word, word)) for word in words]
     assert cli.main(["count-kernels", *words]) == code
     assert said in capsys.readouterr().err
 
@@ -301,6 +368,14 @@ def test_marks_that_do_not_fit_the_etdump_are_refused(
     fewer = calls.model_copy(update={"spans": tuple(spans[1:])})
     with pytest.raises(TargetError, match="saw 3 inferences of 4"):
         write_kernel_trace(fewer, etdump, result, path)
+    # AND without readings of the clock no operator can be told from the next
+    blind = spans[-1].model_copy(
+        update={"marks": spans[-1].marks.replace("B", "P"), "times_ns": spans[-1].times_ns}
+    )
+    with pytest.raises(TargetError, match="too few readings of the clock"):
+        write_kernel_trace(
+            calls.model_copy(update={"spans": (*spans[:-1], blind)}), etdump, result, path
+        )
     last = spans[-1].marks.index("d") + 1
     half = spans[-1].model_copy(
         update={"marks": spans[-1].marks[:last], "times_ns": spans[-1].times_ns[:last]}
@@ -315,6 +390,53 @@ def test_marks_that_do_not_fit_the_etdump_are_refused(
     silent = result.model_copy(update={"sme": None})
     with pytest.raises(TargetError, match="which SME mode"):
         write_kernel_trace(calls, etdump, silent, path)
+
+
+def test_a_runner_of_ones_own_is_the_one_that_is_counted(
+    exports: Exports,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The installed one was counted in its place, and its counts refused as another build's."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb here")
+    own = tmp_path / "etprof-runner"
+    own.write_bytes(find_host_runner().read_bytes())
+    own.chmod(0o755)
+    program = str(exports.get(ExportRequest("toy_cnn", "fp32")).pte)
+    words = ["profile", program, "--debugger", "gdb", "--runner", str(own), "--threads", "1"]
+    quick = [
+        "--blocks",
+        "1",
+        "--min-seconds",
+        "0.01",
+        "--no-wait",
+        "--outdir",
+        str(tmp_path / "run"),
+    ]
+    (packages,) = find_spec("executorch").submodule_search_locations  # type: ignore[union-attr,misc]
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(Path(packages, "lib")))
+    assert cli.main([*words, *quick]) == 0, capsys.readouterr().err
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    launches = {launch["purpose"]: launch for launch in manifest["launches"]}
+    assert launches["kernels"]["error"] is None
+    assert launches["kernels"]["runner_sha256"] == launches["timing"]["runner_sha256"]
+    assert cli.main(["analyze", str(tmp_path / "run"), "--json"]) == 0
+    assert '"counted_by": "debugger"' in capsys.readouterr().out
+
+
+def test_a_runner_that_counts_by_itself_is_refused(exports: Exports, tmp_path: Path) -> None:
+    """Its wrappers have the names of the functions that they call: each call counted twice."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb here")
+    program = describe_program(exports.get(ExportRequest("toy_cnn", "fp32")).pte)
+    request = RunnerRequest(
+        model=program.model, inputs=program.inputs, iterations=1, kernel_trace=tmp_path / "k.json",
+        result=tmp_path / "r.json", runner=find_host_runner(tracing=True),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="counts by itself"):
+        LocalTarget(debugger="gdb").run(request)
 
 
 def test_the_first_debugger_of_this_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,9 @@ class SimTarget:
     def can_count(self) -> bool:
         return self.spec.capabilities.counts
 
+    def counts_any_runner(self) -> bool:
+        return False
+
     def has_clock(self) -> bool:
         return self.spec.capabilities.counts
 

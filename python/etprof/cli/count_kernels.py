@@ -6,11 +6,14 @@
   etprof count-kernels --connect localhost:5039 -- ./app     that a gdbserver has stopped elsewhere
 
 Needs gdb or lldb, and functions that have names: ExecuTorch's libraries have, a stripped program
-has not. A call takes a quarter of a millisecond in gdb, and one in lldb: no time of the program means anything. All
-threads count, and what the program prints goes to standard error. `etprof profile --debugger` gives the calls to operators.
+has not. All threads count, other processes that the program starts do not. A call takes a quarter
+of a millisecond in gdb and a whole one in lldb, so no time of the program means anything. Its
+standard input is empty; what it prints goes to standard error. `etprof profile --debugger` gives
+the calls to operators.
 
 Exit code 0 when SME2 or SME microkernels were called (with --kernels: any function of that name), 1
-when none was, 2 when that is not known: no such function is there, or the program did not end well.
+when none was, 2 when that is not known: no such function is there, the program did not end well or
+started other processes, or a name cannot be read.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import UsageError
+from etprof.base.files import open_regular
 from etprof.base.units import count_of
 from etprof.cli.flags import FULL, JSON, NO_WAIT, add_flags, seconds
 from etprof.cli.output import answer
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 _RAN, _DID_NOT, _UNDETERMINED = 0, 1, 2
 _KLEIDIAI: Final = "^kai_run_"
+_OF_A_SCRIPT: Final = b"#!"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,35 +60,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the program, and says what it called."""
     from etprof.cli.measuring import patience_of
-    from etprof.targets.debugger.counting import WatchedProgram, find_debugger, watch
+    from etprof.targets.debugger.counting import (
+        WatchedProgram,
+        find_debugger,
+        literal_of,
+        watch,
+    )
     from etprof.targets.device_lock import device_lock, this_host
 
-    _check(arguments)
     program = WatchedProgram(
-        argv=(shutil.which(arguments.program[0]) or "", *arguments.program[1:]),
+        argv=(_find_program(arguments), *arguments.program[1:]),
         address=arguments.connect,
         settings={"sysroot": str(arguments.sysroot)} if arguments.sysroot else {},
     )
     debugger = find_debugger(arguments.debugger)
+    if debugger.is_lldb and not literal_of(arguments.kernels):
+        raise UsageError("lldb takes a --kernels that begins with letters, and without |; use gdb")
     with device_lock(this_host(), patience_of(arguments)):
         completed, calls = watch(
-            debugger, program, kernels=arguments.kernels, timeout_s=arguments.timeout
+            debugger,
+            program,
+            kernels=arguments.kernels,
+            keeps_arguments=False,
+            timeout_s=arguments.timeout,
         )
     print(completed.stdout, completed.stderr, sep="", end="", file=sys.stderr)
     return _tell(arguments, calls)
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _find_program(arguments: argparse.Namespace) -> str:
+    """Returns the program's path; raises UsageError for what cannot be counted."""
     try:
         re.compile(arguments.kernels)
     except re.error as error:
         raise UsageError(f"--kernels is no regular expression: {error}") from None
     if arguments.sysroot and not arguments.connect:
         raise UsageError("--sysroot is for a program on another system: give --connect too")
-    if shutil.which(arguments.program[0]) is None:
-        raise UsageError(
-            f"there is no program {arguments.program[0]!r}; give its path, or a name on the PATH"
-        )
+    name: str = arguments.program[0]
+    path = shutil.which(name)
+    if path is None:
+        raise UsageError(f"there is no program {name!r}; give its path, or a name on the PATH")
+    with open_regular(Path(path)) as stream:
+        if stream.read(len(_OF_A_SCRIPT)) == _OF_A_SCRIPT:
+            raise UsageError(
+                f"{name} is a script: give the program that runs it, such as `python {name}`"
+            )
+    return path
 
 
 def _tell(arguments: argparse.Namespace, calls: WatchedCalls) -> int:
@@ -128,7 +150,7 @@ def _why_unknown(calls: WatchedCalls, unread: Sequence[str]) -> str | None:
         unread: Microkernels that were called, and whose names say no instruction set.
     """
     if calls.problems:
-        return f"the debugger failed: {calls.problems[0]}"
+        return calls.problems[0]
     if not calls.functions:
         return (
             "no such function has a name in the program or its libraries; a stripped file has none"

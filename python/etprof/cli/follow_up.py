@@ -29,7 +29,9 @@ _EVERY: Final = {
     **dict.fromkeys(("--dtype", "--precision", "--budget", "--backend"), 1),
 }
 _HARMLESS: Final = {
-    flag: count for flag, count in PROFILE_FLAGS.items() if not flag.endswith("runner")
+    flag: count
+    for flag, count in PROFILE_FLAGS.items()
+    if flag not in {"--runner", "--trace-runner", "--debugger"}
 }
 _OF_A_MODEL: Final = frozenset({"export", "numerics", "optimize", "profile"})
 
@@ -37,7 +39,8 @@ _OF_A_MODEL: Final = frozenset({"export", "numerics", "optimize", "profile"})
 def flags_of_last_profile(program: Path) -> tuple[str, ...]:
     """Returns how the newest run of a program's folder was measured: threads, target and the like.
 
-    Without runners: a run directory may be a stranger's, and names what the command would start.
+    Without runners and debuggers: a run directory may be a stranger's, and names what the command
+    would start.
     Nothing where no run is beside it, or none that `etprof profile` made.
     """
     from etprof.base.errors import EtprofError

@@ -94,7 +94,8 @@ class Launcher:
         request = replace(request, min_seconds=None)
         if launch.purpose in {"kernels", "prefill"}:
             # Unless it was named for this, an experiment's runner is one that is timed.
-            runner = experiment.runner if experiment.mode == "kernels" else None
+            is_own = experiment.mode == "kernels" or self._target.counts_any_runner()
+            runner = experiment.runner if is_own else None
             kernels = files.file(
                 "_prefill_kernels.json" if launch.purpose == "prefill" else "_kernels.json"
             )

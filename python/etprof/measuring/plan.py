@@ -273,7 +273,8 @@ def _counting_notes(timed: Sequence[Experiment], settings: Settings, target: Tar
     ]
     if concerned and not target.can_count():
         return [_describe_counting(target)]
-    names = ", ".join(experiment.name for experiment in concerned if experiment.runner is not None)
+    uncounted = [] if target.counts_any_runner() else concerned
+    names = ", ".join(experiment.name for experiment in uncounted if experiment.runner is not None)
     if not names:
         return []
     note = (
@@ -297,7 +298,8 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
     if not kind_of(target.platform).policy.proves_times:
         return True
     # A runner of the user's own is of another build than the one that counts.
-    return experiment.sme in SME_ON and experiment.runner is None and target.can_count()
+    is_counted = experiment.runner is None or target.counts_any_runner()
+    return experiment.sme in SME_ON and is_counted and target.can_count()
 
 
 def configured_program(config: Config) -> Program:

@@ -31,6 +31,9 @@ class Target(Protocol):
     def can_count(self) -> bool:
         """Whether something that counts microkernel calls is available."""
 
+    def counts_any_runner(self) -> bool:
+        """Whether microkernels are counted of a runner that the user has named, too."""
+
     def has_clock(self) -> bool:
         """Whether a runner that times each operator is available."""
 

@@ -107,6 +107,10 @@ class RunsHere(ABC):
         """This host's CPU: even what is not timed disturbs what is timed here."""
         return this_host()
 
+    def counts_any_runner(self) -> bool:
+        """Whether a debugger counts, whatever the runner."""
+        return self._debugger is not None
+
     def _trace_of_debugger(self, request: RunnerRequest) -> Path | None:
         """Where a debugger's counts of this launch go; None where it has none, or a clock too."""
         is_counted = self._debugger is not None and request.etdump is None
@@ -152,6 +156,9 @@ class RunsHere(ABC):
         )
         save_output(request, completed)
         check_completed(completed, request.runner, request.launcher, runner=runner)
+        return self._read_result(request)
+
+    def _read_result(self, request: RunnerRequest) -> RunnerResult:
         if request.runner and not request.result.exists():
             raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
         return read_result(request.result)
@@ -171,10 +178,19 @@ class RunsHere(ABC):
                 environment=self.environment(runner),
             )
             completed, calls = watch(self.debugger(), program, timeout_s=request.timeout_s)
-            completed = replace(completed, exit_code=exit_code_of(calls))
+            completed = replace(
+                completed,
+                exit_code=exit_code_of(calls),
+                command=tuple(map(str, (*program.before, *(program.server or program.argv)))),
+            )
             save_output(request, completed)
             check_completed(completed, request.runner, request.launcher, runner=runner)
-            result = read_result(request.result)
+            result = self._read_result(request)
+            if result.runner.build.get("trace"):
+                raise UsageError(
+                    f"{runner} counts by itself, and a debugger would count its wrappers too: leave "
+                    "--debugger out, or name a runner without trace"
+                )
             write_kernel_trace(calls, events, result, kernel_trace)
         return result
 

@@ -147,6 +147,10 @@ class AndroidTarget:
         """Whether a runner that counts was named: none comes with etprof."""
         return self.trace_runner is not None
 
+    def counts_any_runner(self) -> bool:
+        """Never: the runner that counts is of one build."""
+        return False
+
     def has_clock(self) -> bool:
         """Whether it was named: the runner that counts has the clock of operators too."""
         return self.trace_runner is not None

@@ -8,9 +8,12 @@ are watched too, so that calls belong to operators as they do with the runner.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +26,9 @@ from etprof.backends.registry import BACKENDS
 from etprof.base.atomic import scratch_folder, write_json
 from etprof.base.errors import BuildError, InputFileError, TargetError
 from etprof.base.files import read_input
-from etprof.base.process import run_command
+from etprof.base.process import ProgramTimeoutError, run_command
 from etprof.base.records import Count, Name, Record, read_record
+from etprof.base.text import clean
 from etprof.etdump.reader import EXECUTE, load_etdump
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 WATCHER: Final = Path(__file__).with_name("watcher.py")
 _VARIABLE: Final = "ETPROF_WATCH"
+_SCRIPT_VARIABLE: Final = "ETPROF_WATCHER"
 _WATCHED: Final = next(backend for backend in BACKENDS if backend.library)
 """The delegate whose operators the calls are given to."""
 _KERNEL_EVENT: Final = "native_call_"
@@ -41,6 +46,8 @@ _DELEGATE_EVENT: Final = "DELEGATE_CALL"
 _GDBS: Final = ("gdb-multiarch", "gdb")
 """Debian's gdb knows this machine's instructions alone."""
 _COUNT_AGAIN: Final = "count again"
+KLEIDIAI: Final = f"^{PREFIX}"
+"""What fits every microkernel of KleidiAI's."""
 _MOST_PRINTED: Final = 2**26
 """Bytes of what a program prints."""
 _Register = Annotated[int, Field(ge=0, lt=2**64)]
@@ -50,11 +57,11 @@ class _WatchedSpan(Record):
     """What happened in an inference, or between two of them."""
 
     is_execution: bool
-    marks: Annotated[str, Field(pattern="^(?:D[BPp]*d)*$")]
+    marks: Annotated[str, Field(pattern="^(?:D[BPp]*d)*(?:D[BPp]*)?$")]
     times_ns: tuple[Count, ...]
     """Of each mark; the delegate's own reading of the clock for a border (B), else 0."""
-    calls: tuple[Annotated[tuple[_Register, ...], Field(min_length=7, max_length=7)], ...]
-    """Marks before the calls, number of the function, four argument registers, number of calls."""
+    calls: tuple[Annotated[tuple[_Register, ...], Field(min_length=3, max_length=7)], ...]
+    """Marks before the calls, number of the function, its argument registers, number of calls."""
 
 
 class WatchedCalls(Record):
@@ -113,7 +120,8 @@ def find_debugger(name: str | None = None, *, is_foreign: bool = False) -> Debug
     Raises:
         BuildError: there is none.
     """
-    names = (name,) if name else (_GDBS if is_foreign else (*reversed(_GDBS), "lldb"))
+    here = ("lldb", "gdb") if sys.platform == "darwin" else ("gdb", "gdb-multiarch", "lldb")
+    names = (name,) if name else (_GDBS if is_foreign else here)
     for candidate in names:
         if path := shutil.which(candidate):
             debugger = DebuggerProgram(Path(path), "lldb" in Path(candidate).name)
@@ -133,7 +141,8 @@ def watch(
     debugger: DebuggerProgram,
     program: WatchedProgram,
     *,
-    kernels: str = f"^{PREFIX}",
+    kernels: str = KLEIDIAI,
+    keeps_arguments: bool = True,
     timeout_s: float | None = None,
 ) -> tuple[Completed, WatchedCalls]:
     """Runs a program in a debugger to its end, and returns what was called.
@@ -142,6 +151,7 @@ def watch(
         debugger: What `find_debugger` returns.
         program: What to start.
         kernels: A regular expression that a counted function's name fits.
+        keeps_arguments: Whether calls are told apart by their first arguments.
         timeout_s: How long it may take.
 
     Returns:
@@ -152,20 +162,28 @@ def watch(
         answer, stdout, stderr = (folder / name for name in ("answer.json", "stdout", "stderr"))
         request = {
             **describe_watch(program, kernels),
+            "keeps_arguments": keeps_arguments,
             "answer": str(answer), "stdout": str(stdout), "stderr": str(stderr),
         }  # fmt: skip
         write_json(folder / "request.json", request)
-        completed = run_command(
-            [*program.before, *_command(debugger, program)],
-            timeout_s=timeout_s,
-            # gdb has a shell take its quoted arguments apart, and not every SHELL is one.
-            environment={
-                **program.environment,
-                "SHELL": "/bin/sh",
-                _VARIABLE: str(folder / "request.json"),
-            },
-            keeps_device=True,
-        )
+        try:
+            completed = run_command(
+                [*program.before, *_command(debugger, program)],
+                timeout_s=timeout_s,
+                # gdb has a shell take its quoted arguments apart, and not every SHELL is one.
+                environment={
+                    **program.environment,
+                    "SHELL": "/bin/sh",
+                    _VARIABLE: str(folder / "request.json"),
+                    _SCRIPT_VARIABLE: str(WATCHER),
+                },
+                keeps_device=True,
+            )
+        except ProgramTimeoutError as error:
+            raise ProgramTimeoutError(
+                f"{clean(shlex.join(map(str, program.argv)))} did not end within {timeout_s:g} s in "
+                f"{debugger.path.name} and was stopped; its calls are lost"
+            ) from error
         if answer.is_file():
             calls = read_record(WatchedCalls, answer, way_out=_COUNT_AGAIN)
             printed = [_read_printed(path) for path in (stdout, stderr)]
@@ -193,8 +211,7 @@ def exit_code_of(calls: WatchedCalls) -> int:
     """Returns the program's, as `Completed` has it; raises TargetError where nobody knows it."""
     if calls.problems:
         raise TargetError(
-            f"{calls.debugger} failed while it counted: {calls.problems[0]}; name another debugger, "
-            "or leave it out"
+            f"{calls.debugger} did not count: {calls.problems[0]}; name another debugger, or leave it out"
         )
     if calls.exit_code is not None:
         return calls.exit_code
@@ -206,13 +223,9 @@ def exit_code_of(calls: WatchedCalls) -> int:
 def _command(debugger: DebuggerProgram, program: WatchedProgram) -> list[str | Path]:
     """Nothing of the user's own settings, and no script of a library's, is run."""
     if debugger.is_lldb:
-        return [
-            debugger.path,
-            "--batch",
-            "--no-lldbinit",
-            "--one-line",
-            f"command script import {WATCHER}",
-        ]
+        # lldb splits a path at blanks, and quotes it wrongly for its own Python.
+        script = f"script import os; exec(open(os.environ[{_SCRIPT_VARIABLE!r}]).read(), {{}})"
+        return [debugger.path, "--batch", "--no-lldbinit", "--one-line", script]
     quiet = (
         "-nx",
         "-nh",
@@ -222,18 +235,38 @@ def _command(debugger: DebuggerProgram, program: WatchedProgram) -> list[str | P
         "-iex",
         "set debuginfod enabled off",
     )
-    return [debugger.path, *quiet, "-x", WATCHER, "--", program.argv[0]]
+    # Debug information moves functions out of the list of names with addresses.
+    return [debugger.path, *quiet, "--readnever", "-x", WATCHER, "--", program.argv[0]]
+
+
+def literal_of(pattern: str) -> str:
+    """Returns what every name has that a regular expression fits: what debuggers list names by.
+
+    Empty where that cannot be told.
+    """
+    match = re.match(r"\^?(\w*)(.?)", pattern)
+    if match is None or "|" in pattern:
+        return ""
+    literal, following = match.groups()
+    return literal[:-1] if following in {"?", "*", "{"} else literal
 
 
 def describe_watch(program: WatchedProgram, kernels: str) -> dict[str, object]:
     """Returns what the watcher is asked to watch; literals are what gdb lists functions by."""
     entry, clock = _WATCHED.run_symbol, _WATCHED.border
-    literal = re.sub(r"\W.*", "", kernels.lstrip("^"))
+    literal = literal_of(kernels)
     return {
         "program": [str(argument) for argument in program.argv],
         "server": [str(argument) for argument in program.server],
         "address": program.address,
         "settings": dict(program.settings),
+        # Of the program alone: the debugger's own are not to reach it.
+        "environment": {
+            _VARIABLE: None,
+            _SCRIPT_VARIABLE: None,
+            "SHELL": os.environ.get("SHELL"),
+            **program.environment,
+        },
         "kernels": kernels,
         "execute": r"6Method7executeEv$|::Method::execute\(\)$",
         "delegate": f"^{entry}$",
@@ -377,10 +410,16 @@ class _MarkNaming:
                 marks.add("E", None, self._label(event.name))
                 marks.add("e")
             else:
-                for index in range(*next(remaining).span()):
+                group = next(remaining)
+                for index in range(*group.span()):
                     letter, time_ns = span.marks[index], span.times_ns[index]
                     marks.add(letter, time_ns - start_ns if letter == "B" else None)
                     positions.append(len(marks.letters))
+                if operators and span.marks[slice(*group.span())].count("B") <= len(operators):
+                    raise TargetError(
+                        f"the debugger saw too few readings of the clock for {len(operators)} operators "
+                        f"of {_WATCHED.title}; count with a runner of etprof's"
+                    )
                 for operator in operators:
                     marks.add("N", operator.ticks, self._label(operator.name))
                 operators = []

@@ -2,7 +2,7 @@
 
 A program of its own. It imports nothing of etprof and uses no word newer than Python 3.9, which
 Xcode's lldb has: the debugger brings its own Python. The file that ETPROF_WATCH names says what to
-start and what to watch (`watching.py` writes it, and reads the answer).
+start and what to watch (`counting.py` writes it, and reads the answer).
 
 Every watched function has a breakpoint at its first instruction, where its arguments still are in
 their registers. The program stops there, is noted, and goes on by itself.
@@ -30,14 +30,14 @@ _CLOCK_MONOTONIC = 1
 _MACH_CLOCK = "_nsec_np"
 _TIMESPEC_BYTES = 16
 _WORD_BYTES = 8
-_ARGUMENTS = 4
-"""Registers of each call that are kept: no microkernel begins with more sizes."""
 _LISTED = re.compile(r"^(0x[0-9a-f]+)\s+(\S.*)$", re.MULTILINE)
-"""A function in gdb's list of those without debug information."""
-_DESCRIBED = re.compile(r"^\d+:\s.*?(\w+)\(.*\);$", re.MULTILINE)
-"""A function in gdb's list of those with debug information."""
+"""A function in gdb's list; with `--readnever` every one stands there like this."""
 _LONGEST_START_S = 30.0
 _PAUSE_S = 0.05
+_CHILDREN = "the program started other processes, whose calls are not counted"
+_ENDED = b"ended\n"
+_CRASHES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGQUIT", "SIGSEGV", "SIGSYS", "SIGTRAP")
+"""Signals at which lldb stops before a program ends by them."""
 _MOST_SIGNALS = 1000
 """A program that gets more without ending is not going on."""
 
@@ -56,6 +56,15 @@ class Architecture(NamedTuple):
 
 AARCH64 = Architecture(("x0", "x1", "x2", "x3"), "x0", "sp", "x30")
 X86_64 = Architecture(("rdi", "rsi", "rdx", "rcx"), "rax", "rsp", None)
+
+
+def architecture_of(name: str) -> Architecture:
+    """Returns what is known of a CPU by gdb's name or by a triple; raises ValueError for others."""
+    if "x86-64" in name or "x86_64" in name:
+        return X86_64
+    if "aarch64" in name or "arm64" in name:
+        return AARCH64
+    raise ValueError("etprof knows no registers of " + name)
 
 
 class Span:
@@ -93,6 +102,7 @@ class CallLog:
         self._owner: int | None = None
         self._delegate_depth = 0
         self._parallel_depth = 0
+        self._is_reading = False
 
     def count(self, function: int, arguments: tuple[int, ...]) -> None:
         """Counts a call, of whatever thread."""
@@ -140,12 +150,20 @@ class CallLog:
         if self._parallel_depth == 0:
             self.spans[-1].mark("p")
 
-    def is_between_operators(self, thread: int) -> bool:
-        """Whether a reading of the clock is the border between two operators."""
-        return thread == self._owner and self._delegate_depth == 1 and self._parallel_depth == 0
+    def begin_reading(self, thread: int) -> bool:
+        """Whether a reading of the clock is the border between two operators.
+
+        What it calls in its turn, such as the vDSO's function of the same name, is none more.
+        """
+        is_between = self._delegate_depth == 1 and self._parallel_depth == 0
+        if thread != self._owner or not is_between or self._is_reading:
+            return False
+        self._is_reading = True
+        return True
 
     def note_border(self, time_ns: int) -> None:
         """Marks a border with the time that the delegate has read."""
+        self._is_reading = False
         self.spans[-1].mark("B", time_ns)
 
 
@@ -210,17 +228,18 @@ class Debugger:
 
     def watch(self, name: str, address: int) -> bool:
         """Gives a function its role; returns whether it needs a breakpoint that is not there yet."""
-        role = self._role_of(name)
-        if role is None or address in self._roles:
+        if address in self._roles:
             return False
-        self._roles[address] = role
-        return True
+        role = self._role_of(name)
+        if role is not None:
+            self._roles[address] = role
+        return role is not None
 
     def _role_of(self, name: str) -> Callable[[int], None] | None:
         request = self.request
         if re.search(request["kernels"], name):
             number = self._kernels.setdefault(name, len(self._kernels))
-            return lambda _: self.log.count(number, self._arguments())
+            return lambda _: self.log.count(number, self._sizes())
         if re.search(request["execute"], name):
             return lambda thread: self._enter(thread, self.log.begin_execution(thread))
         if re.search(request["delegate"], name):
@@ -232,7 +251,11 @@ class Debugger:
         return None
 
     def _arguments(self) -> tuple[int, ...]:
-        return tuple(self.register(name) for name in self.architecture().arguments[:_ARGUMENTS])
+        return tuple(self.register(name) for name in self.architecture().arguments)
+
+    def _sizes(self) -> tuple[int, ...]:
+        """What a call is told apart by: rows of three million calls would be too many to keep."""
+        return self._arguments() if self.request["keeps_arguments"] else ()
 
     def _enter(self, thread: int, leave: Action | None) -> None:
         if leave is not None:
@@ -255,15 +278,13 @@ class Debugger:
         pending.append((thread, stack, action))
 
     def _read_clock(self, thread: int) -> None:
-        if not self.log.is_between_operators(thread):
-            return
         clock, address = self._arguments()[:2]
-        if clock == _CLOCK_MONOTONIC:
+        if clock == _CLOCK_MONOTONIC and self.log.begin_reading(thread):
             self._at_return(thread, lambda: self.log.note_border(self._read_timespec(address)))
 
     def _read_mach_clock(self, thread: int) -> None:
         """Of macOS: the nanoseconds are what it returns."""
-        if self.log.is_between_operators(thread):
+        if self.log.begin_reading(thread):
             result = self.architecture().result
             self._at_return(thread, lambda: self.log.note_border(self.register(result)))
 
@@ -279,11 +300,11 @@ class Debugger:
         pending = self._returns.get(address, [])
         if pending:
             stack = self.register(self.architecture().stack)
-            for call in reversed(pending):
-                if call[:2] == (thread, stack):
-                    pending.remove(call)
-                    call[2]()
-                    break
+            # Functions that end by calling another one return where that one does.
+            ended = [call for call in reversed(pending) if call[:2] == (thread, stack)]
+            for call in ended:
+                pending.remove(call)
+                call[2]()
         role = self._roles.get(address)
         if role is not None:
             role(thread)
@@ -337,9 +358,10 @@ class Gdb(Debugger):
         super().__init__(request)
         self._gdb: Any = importlib.import_module("gdb")
         self.name = "gdb " + self._gdb.VERSION
-        self._scanned: set[str] = set()
+        self._scanned: list[Any] = []
         self._architecture: Architecture | None = None
         self._is_running = True
+        self._queued: list[int] = []
 
     def _do(self, command: str) -> str:
         if "\n" in command:
@@ -358,6 +380,10 @@ class Gdb(Debugger):
         self._do("handle all nostop noprint pass")
         for name, value in self.request["settings"].items():
             self._do("set " + name + " " + value)
+        for name, value in self.request["environment"].items():
+            self._do(
+                "unset environment " + name if value is None else f"set environment {name}={value}"
+            )
         self._gdb.events.exited.connect(self._note_exit)
         self.start_server()
         request = self.request
@@ -373,10 +399,21 @@ class Gdb(Debugger):
             ]
             self._do("set args " + " ".join(arguments))
             self._do("starti")
-        while self._is_running:
+            for kind in ("fork", "vfork"):
+                self._do("catch " + kind)
+        while self._is_running and not self.problems:
             self._scan()
+            self._set_breakpoints()
             self._do("continue")
+        self._note_children()
+        if self._is_running:
+            self._do("kill")
+            self.stop_server()
         self.await_server()
+
+    def _note_children(self) -> None:
+        if "catchpoint already hit" in self._do("info breakpoints"):
+            self.problems.append(_CHILDREN)
 
     def _connect_to(self, address: str) -> None:
         self._do("target remote " + address)
@@ -390,13 +427,13 @@ class Gdb(Debugger):
 
     def _scan(self) -> None:
         """Looks for functions in files that were loaded since."""
-        files = {
-            objfile.filename
-            for objfile in self._gdb.objfiles()
-            if objfile.is_valid() and objfile.filename
-        } - self._scanned
-        self._scanned |= files
-        if not any(self._names_any(path) for path in files):
+        # A library that is loaded again, at another place, is another one.
+        objfiles = [o for o in self._gdb.objfiles() if o not in self._scanned]
+        self._scanned += objfiles
+        names = [
+            objfile.filename for objfile in objfiles if objfile.is_valid() and objfile.filename
+        ]
+        if not any(self._names_any(name) for name in names):
             return
         for literal in self.request["literals"]:
             for name, address in self._list_functions(literal):
@@ -417,30 +454,37 @@ class Gdb(Debugger):
         listed = [
             (name.split("@@")[0], int(address, 16)) for address, name in _LISTED.findall(text)
         ]
-        for name in _DESCRIBED.findall(text):
-            symbol = self._gdb.lookup_global_symbol(name) or self._gdb.lookup_static_symbol(name)
-            if symbol is not None:
-                listed.append((name, int(symbol.value().address)))
         return [(name, address) for name, address in listed if not name.endswith("@plt")]
 
     def add_breakpoint(self, address: int) -> None:
-        """Sets a breakpoint that never stops."""
+        """Has a breakpoint set before the program goes on: none may be made within `stop`."""
+        self._queued.append(address)
+
+    def _set_breakpoints(self) -> None:
         debugger = self
 
         class _Counting(self._gdb.Breakpoint):  # type: ignore[misc,name-defined]
             def stop(self) -> bool:
-                """Is called where gdb would stop."""
-                thread = debugger._gdb.selected_thread()
-                debugger.hit(address, thread.num)
-                return False
+                """Is called where gdb would stop; returns whether it is to."""
+                return debugger._note(int(self.location.lstrip("*"), 16))
 
-        _Counting("*" + hex(address), internal=True)
+        for address in self._queued:
+            _Counting("*" + hex(address), internal=True)
+        self._queued = []
+
+    def _note(self, address: int) -> bool:
+        """Notes what a thread stands at; gdb would print an error, and drop the call."""
+        try:
+            self.hit(address, self._gdb.selected_thread().num)
+        except Exception as error:  # noqa: BLE001 - whatever gdb raises
+            self.problems.append("a call was not noted: " + str(error))
+            return True
+        return bool(self._queued)
 
     def architecture(self) -> Architecture:
         """Asks the program."""
         if self._architecture is None:
-            name = self._gdb.newest_frame().architecture().name()
-            self._architecture = X86_64 if "x86-64" in name else AARCH64
+            self._architecture = architecture_of(self._gdb.newest_frame().architecture().name())
         return self._architecture
 
     def register(self, name: str) -> int:
@@ -450,6 +494,22 @@ class Gdb(Debugger):
     def memory(self, address: int, size: int) -> bytes:
         """Of the selected program."""
         return bytes(self._gdb.selected_inferior().read_memory(address, size))
+
+
+def end_with_us(process: int) -> int:
+    """Has a process ended when this one ends, however: lldb-server leaves it running.
+
+    Returns:
+        A descriptor that takes a line when the process has ended by itself.
+    """
+    reader, writer = os.pipe()
+    argv = ["sh", "-c", 'read -r line || kill -9 "$1"', "sh", str(process)]
+    quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
+    streams = [(os.POSIX_SPAWN_DUP2, reader, 0), *quiet]
+    # Out of the group of processes that etprof ends. No fork: lldb has threads, and their locks.
+    os.posix_spawn("/bin/sh", argv, {}, file_actions=streams, setpgroup=0)
+    os.close(reader)
+    return writer
 
 
 class Lldb(Debugger):
@@ -464,6 +524,7 @@ class Lldb(Debugger):
         self._target: Any = None
         self._process: Any = None
         self._thread: Any = None
+        self._location_count = -1
 
     def run(self) -> None:
         """Has all functions looked for in whatever is loaded, from the beginning on."""
@@ -472,30 +533,42 @@ class Lldb(Debugger):
         for setting in (
             "target.skip-prologue false", "target.preload-symbols true",
             "symbols.enable-external-lookup false",
+            # Else a crash comes as an exception of Mach's, again and again.
+            "platform.plugin.darwin.ignored-exceptions EXC_BAD_ACCESS|EXC_BAD_INSTRUCTION|EXC_ARITHMETIC",
         ):  # fmt: skip
             self._debugger.HandleCommand("settings set " + setting)
         error = lldb.SBError()
         self._target = self._debugger.CreateTarget(request["program"][0], None, None, True, error)
         if not self._target.IsValid():
             raise RuntimeError(error.GetCString() or "lldb cannot read the program")
-        roles = ("kernels", "execute", "delegate", "parallel", "clock")
-        breakpoints = [self._target.BreakpointCreateByRegex(request[role]) for role in roles]
+        # LLVM's regular expressions are not Python's, so these patterns are literal text, and `watch` decides.
+        breakpoints = [
+            self._target.BreakpointCreateByRegex(literal)
+            for literal in request["literals"]
+            if literal
+        ]
         self.start_server()
         self._process = self._start(error)
         if error.Fail():
             raise RuntimeError(error.GetCString())
-        signals = 0
-        while self._process.GetState() == lldb.eStateStopped and signals < _MOST_SIGNALS:
-            signals += self._look(breakpoints)
+        lifeline = None if request["address"] else end_with_us(self._process.GetProcessID())
+        stops = 0
+        while self._process.GetState() == lldb.eStateStopped and stops < _MOST_SIGNALS:
+            stops += self._look(breakpoints)
             self._process.Continue()
         self._look(breakpoints)
         if self._process.GetState() == lldb.eStateExited:
             self._note_exit(self._process.GetExitStatus())
+        else:
+            self.problems.append("the program did not end after " + str(stops) + " signals")
+            self._process.Kill()
+        if lifeline is not None:
+            os.write(lifeline, _ENDED)
         self.await_server()
 
     def _note_exit(self, status: int) -> None:
-        """Takes lldb's one number apart: an exit code, or the signal that stopped it last."""
-        if self.signal is not None and signal.Signals[self.signal] == status:
+        """Takes lldb's one number apart: an exit code, or the signal at which the program ended."""
+        if self.signal in _CRASHES and signal.Signals[self.signal] == status:
             return
         self.exit_code, self.signal = status, None
 
@@ -507,7 +580,10 @@ class Lldb(Debugger):
             self.connect(lambda: self._connect_to(scheme + address))
             return self._target.GetProcess()
         launch = self._lldb.SBLaunchInfo(request["program"][1:])
-        launch.SetEnvironmentEntries([f"{k}={v}" for k, v in os.environ.items()], False)
+        changed = {**os.environ, **request["environment"]}
+        variables = [f"{name}={value}" for name, value in changed.items() if value is not None]
+        launch.SetEnvironmentEntries(variables, False)
+        launch.AddSuppressFileAction(0, True, False)
         launch.SetWorkingDirectory(str(Path.cwd()))
         for number, name in ((1, "stdout"), (2, "stderr")):
             launch.AddOpenFileAction(number, request[name], False, True)
@@ -524,25 +600,34 @@ class Lldb(Debugger):
         """Notes functions that were found, and what every thread stands at.
 
         Returns:
-            1 where a signal has come, else 0.
+            0 where a thread stands at a breakpoint, else 1: a signal, or nobody knows what.
         """
+        count = sum(breakpoint_.GetNumLocations() for breakpoint_ in breakpoints)
+        if count != self._location_count:
+            self._location_count = count
+            self._give_roles(breakpoints)
+        is_hit = False
+        for thread in self._process:
+            self._thread = thread
+            reason = thread.GetStopReason()
+            if reason == self._lldb.eStopReasonBreakpoint:
+                is_hit = True
+                self.hit(thread.GetFrameAtIndex(0).GetPC(), thread.GetThreadID())
+            elif reason == self._lldb.eStopReasonSignal:
+                number = thread.GetStopReasonDataAtIndex(0)
+                known = {known_signal.value: known_signal.name for known_signal in signal.Signals}
+                self.signal = known.get(number, "signal " + str(number))
+        return 0 if is_hit else 1
+
+    def _give_roles(self, breakpoints: list[Any]) -> None:
         for breakpoint_ in breakpoints:
             for location in breakpoint_.locations:
                 name = location.GetAddress().GetSymbol().GetName()
                 address = location.GetLoadAddress()
                 if name and address != self._lldb.LLDB_INVALID_ADDRESS:
                     self.watch(name, address)
-        signals = 0
-        for thread in self._process:
-            self._thread = thread
-            reason = thread.GetStopReason()
-            if reason == self._lldb.eStopReasonBreakpoint:
-                self.hit(thread.GetFrameAtIndex(0).GetPC(), thread.GetThreadID())
-            elif reason == self._lldb.eStopReasonSignal:
-                number = thread.GetStopReasonDataAtIndex(0)
-                self.signal = signal.Signals(number).name
-                signals = 1
-        return signals
+                    # What the literal part of a pattern fits, and the pattern does not.
+                    location.SetEnabled(address in self._roles)
 
     def add_breakpoint(self, address: int) -> None:
         """Sets a breakpoint; `run` goes on after it."""
@@ -550,11 +635,14 @@ class Lldb(Debugger):
 
     def architecture(self) -> Architecture:
         """By the target's triple."""
-        return X86_64 if self._target.GetTriple().startswith("x86_64") else AARCH64
+        return architecture_of(self._target.GetTriple())
 
     def register(self, name: str) -> int:
         """Of the thread that is looked at."""
-        value: int = self._thread.GetFrameAtIndex(0).FindRegister(name).GetValueAsUnsigned()
+        error = self._lldb.SBError()
+        value: int = self._thread.GetFrameAtIndex(0).FindRegister(name).GetValueAsUnsigned(error, 0)
+        if error.Fail():
+            raise RuntimeError("lldb does not know the register " + name)
         return value
 
     def memory(self, address: int, size: int) -> bytes:
@@ -583,11 +671,8 @@ def read_request() -> dict[str, Any]:
     return request
 
 
-def __lldb_init_module(debugger: Any, _: object) -> None:  # noqa: ANN401 - lldb's
-    """Is called by lldb when it has read this file."""
-    main(Lldb(read_request(), debugger))
-
-
 if "gdb" in sys.modules:
     main(Gdb(read_request()))
     sys.modules["gdb"].execute("quit")
+elif "lldb" in sys.modules:
+    main(Lldb(read_request(), sys.modules["lldb"].debugger))

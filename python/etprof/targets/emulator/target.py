@@ -161,5 +161,6 @@ class EmulatorTarget(RunsHere):
     def _with(self, *flags: str | Path) -> EmulatorTarget:
         """Returns the same with flags for qemu, at addresses that are the same in every launch."""
         target = copy.copy(self)
+        target._debugger = None
         target._flags = (*instructions.SAME_ADDRESSES, *flags)
         return target
