@@ -14,6 +14,7 @@ IMPORTED_ONCE = {
     "bench/remote.py": "runs on a worker, which imports nothing else of the pool",
     "dashboard/views/report.py": "a page",
     "cli/surroundings.py": "what is looked at before any command",
+    "targets/debugger/call_log.py": "with it watcher.py would have more than 600 lines",
     "etrecord/archive.py": "reads a stranger's archive without PyTorch; what is in it, others read",
     "export/bundle_runtime.py": "a program of its own, in a process of its own",
     "export/quality/reading.py": "a program of its own, in a process of its own",

@@ -278,7 +278,10 @@ OTHERS: dict[str, Row] = {
         ("count-kernels -- PROGRAM", "count-kernels -- python infer.py"),
         Row("elsewhere", why="tests/integration/test_debugger.py"),
     ),
-    "profile toy_cnn --debugger lldb": Row("elsewhere", why="tests/integration/test_debugger.py"),
+    **dict.fromkeys(
+        ("profile toy_cnn --debugger lldb", "profile MODEL --debugger lldb"),
+        Row("elsewhere", why="tests/integration/test_debugger.py"),
+    ),
     "bench configs/examples/matrix_host.json": Row("elsewhere", why=".ci/lane"),
     "bench matrix.json --scheduler 10.0.0.1:8786": Row(
         "elsewhere", why="tests/integration/test_bench_cluster.py"

@@ -38,6 +38,10 @@ fi
 
 command="cd $(quote "$folder") && export TMPDIR=$(quote "$folder/tmp")"
 command="$command ETPROF_PROGRAMS=$(quote "$folder/programs") ETPROF_SEEDS=$(quote "$folder/seeds")"
+if [ -n "${ETPROF_DEVICE_LAUNCHER:-}" ]; then
+    # Tests start the runner, behind the same words.
+    command="$command && export ETPROF_DEVICE_LAUNCHER=$(quote "$ETPROF_DEVICE_LAUNCHER")"
+fi
 command="$command && exec ${ETPROF_DEVICE_LAUNCHER:-} ./$(quote "$(basename "$program")")"
 for argument in "$@"; do
     command="$command $(quote "$argument")"

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 
@@ -12,11 +13,16 @@
 namespace etprof::testing {
 namespace {
 
-/// The runner, behind the emulator that this build needs for it, if any.
+/// The runner, behind the emulator that this build needs for it, and what a device needs, if any.
 std::vector<std::string> runner_words() {
     std::vector<std::string> words;
     std::stringstream emulator(ETPROF_EMULATOR);
     for (std::string word; std::getline(emulator, word, '|');) {
+        words.push_back(word);
+    }
+    const char* launcher = std::getenv("ETPROF_DEVICE_LAUNCHER");
+    std::stringstream before(launcher == nullptr ? "" : launcher);
+    for (std::string word; before >> word;) {
         words.push_back(word);
     }
     words.push_back(ETPROF_RUNNER);

@@ -7,7 +7,6 @@ libc comes with etprof: without the variable the modules beside this one run the
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from dataclasses import replace
 from math import prod
@@ -101,7 +100,9 @@ def test_the_tests_of_a_preset_pass_on_the_device(
     """`ctest --preset` through adb; qemu stands before each program there."""
     if not (ROOT / "build" / preset / "CTestTestfile.cmake").is_file():
         pytest.skip(f"{preset} is not built")
-    launcher = shlex.join([*emulated.launcher, "-E", f"TMPDIR={device.root}"])
+    launcher = " ".join(emulated.launcher)
+    if any(" " in word for word in emulated.launcher):
+        pytest.skip("ETPROF_DEVICE_LAUNCHER has blanks between its words, and qemu's path has one")
     environment = {
         **os.environ,
         "ANDROID_SERIAL": device.serial,

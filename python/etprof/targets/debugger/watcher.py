@@ -10,6 +10,7 @@ their registers. The program stops there, is noted, and goes on by itself.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -18,12 +19,19 @@ import shlex
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-VARIABLE = "ETPROF_WATCH"
+VARIABLE, PATH_VARIABLE = "ETPROF_WATCH", "ETPROF_WATCHER"
+if TYPE_CHECKING:
+    from etprof.targets.debugger.call_log import Action, CallLog
+else:
+    # Beside this file, which lldb runs as a text without a path.
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(Path(os.environ[PATH_VARIABLE]).parent))
+    from call_log import CallLog
+
 _NS_PER_SECOND = 10**9
 _CLOCK_MONOTONIC = 1
 """Of Linux's clock_gettime(2)."""
@@ -40,8 +48,6 @@ _CRASHES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGQUIT", "SIGSEGV", "SIGS
 """Signals at which lldb stops before a program ends by them."""
 _MOST_SIGNALS = 1000
 """A program that gets more without ending is not going on."""
-
-Action = Callable[[], None]
 
 
 class Architecture(NamedTuple):
@@ -65,106 +71,6 @@ def architecture_of(name: str) -> Architecture:
     if "aarch64" in name or "arm64" in name:
         return AARCH64
     raise ValueError("etprof knows no registers of " + name)
-
-
-class Span:
-    """What happened in an inference, or between two of them."""
-
-    def __init__(self, is_execution: bool) -> None:
-        """Begins with nothing."""
-        self.is_execution = is_execution
-        self.marks = ""
-        self.times_ns: list[int] = []
-        self.calls: Counter[tuple[int, ...]] = Counter()
-        """By marks before the call, number of the function, and its first arguments."""
-
-    def mark(self, letter: str, time_ns: int = 0) -> None:
-        """Adds a mark: a letter of cpp/kernel_trace/operator_clock.h."""
-        self.marks += letter
-        self.times_ns.append(time_ns)
-
-    def record(self) -> dict[str, Any]:
-        """Returns it for JSON."""
-        return {
-            "is_execution": self.is_execution,
-            "marks": self.marks,
-            "times_ns": self.times_ns,
-            "calls": [[*key, count] for key, count in sorted(self.calls.items())],
-        }
-
-
-class CallLog:
-    """Calls, and the marks of the thread that runs the inferences."""
-
-    def __init__(self) -> None:
-        """Begins before the first inference."""
-        self.spans = [Span(is_execution=False)]
-        self._owner: int | None = None
-        self._delegate_depth = 0
-        self._parallel_depth = 0
-        self._is_reading = False
-
-    def count(self, function: int, arguments: tuple[int, ...]) -> None:
-        """Counts a call, of whatever thread."""
-        span = self.spans[-1]
-        span.calls[(len(span.marks), function, *arguments)] += 1
-
-    def begin_execution(self, thread: int) -> Action | None:
-        """Begins an inference; returns what ends it, None within another one."""
-        if self._owner is not None:
-            return None
-        self._owner = thread
-        self.spans.append(Span(is_execution=True))
-        return self._end_execution
-
-    def _end_execution(self) -> None:
-        self._owner = None
-        self._delegate_depth = self._parallel_depth = 0
-        self.spans.append(Span(is_execution=False))
-
-    def begin_delegate(self, thread: int) -> Action | None:
-        """Marks a delegate's call; returns what ends it, None on another thread."""
-        if thread != self._owner:
-            return None
-        if self._delegate_depth == 0:
-            self.spans[-1].mark("D")
-        self._delegate_depth += 1
-        return self._end_delegate
-
-    def _end_delegate(self) -> None:
-        self._delegate_depth -= 1
-        if self._delegate_depth == 0:
-            self.spans[-1].mark("d")
-
-    def begin_parallel(self, thread: int) -> Action | None:
-        """Marks work for the thread pool; returns what ends it, None outside a delegate's call."""
-        if thread != self._owner or self._delegate_depth == 0:
-            return None
-        if self._parallel_depth == 0:
-            self.spans[-1].mark("P")
-        self._parallel_depth += 1
-        return self._end_parallel
-
-    def _end_parallel(self) -> None:
-        self._parallel_depth -= 1
-        if self._parallel_depth == 0:
-            self.spans[-1].mark("p")
-
-    def begin_reading(self, thread: int) -> bool:
-        """Whether a reading of the clock is the border between two operators.
-
-        What it calls in its turn, such as the vDSO's function of the same name, is none more.
-        """
-        is_between = self._delegate_depth == 1 and self._parallel_depth == 0
-        if thread != self._owner or not is_between or self._is_reading:
-            return False
-        self._is_reading = True
-        return True
-
-    def note_border(self, time_ns: int) -> None:
-        """Marks a border with the time that the delegate has read."""
-        self._is_reading = False
-        self.spans[-1].mark("B", time_ns)
 
 
 class Debugger:
@@ -236,17 +142,17 @@ class Debugger:
         return role is not None
 
     def _role_of(self, name: str) -> Callable[[int], None] | None:
-        request = self.request
-        if re.search(request["kernels"], name):
+        if re.search(self.request["kernels"], name):
             number = self._kernels.setdefault(name, len(self._kernels))
             return lambda _: self.log.count(number, self._sizes())
-        if re.search(request["execute"], name):
-            return lambda thread: self._enter(thread, self.log.begin_execution(thread))
-        if re.search(request["delegate"], name):
-            return lambda thread: self._enter(thread, self.log.begin_delegate(thread))
-        if re.search(request["parallel"], name):
-            return lambda thread: self._enter(thread, self.log.begin_parallel(thread))
-        if re.search(request["clock"], name):
+        for role, begin in (
+            ("execute", self.log.begin_execution),
+            ("delegate", functools.partial(self.log.begin, "D")),
+            ("parallel", functools.partial(self.log.begin, "P")),
+        ):
+            if re.search(self.request[role], name):
+                return functools.partial(self._enter, begin)
+        if re.search(self.request["clock"], name):
             return self._read_mach_clock if name.endswith(_MACH_CLOCK) else self._read_clock
         return None
 
@@ -257,7 +163,8 @@ class Debugger:
         """What a call is told apart by: rows of three million calls would be too many to keep."""
         return self._arguments() if self.request["keeps_arguments"] else ()
 
-    def _enter(self, thread: int, leave: Action | None) -> None:
+    def _enter(self, begin: Callable[[int], Action | None], thread: int) -> None:
+        leave = begin(thread)
         if leave is not None:
             self._at_return(thread, leave)
 
