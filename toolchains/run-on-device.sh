@@ -11,6 +11,11 @@ set -eu
 build=$1 folder=$2 program=$3
 shift 3
 
+# The device may have one of another build tree, which would be tested in its place.
+if [ ! -x "$program" ]; then
+    echo "run-on-device: there is no $program; build it first" >&2
+    exit 1
+fi
 if ! adb get-state >/dev/null 2>&1; then
     echo "run-on-device: no device is ready; attach one, or choose one of \`adb devices\` with ANDROID_SERIAL" >&2
     exit 1

@@ -76,3 +76,27 @@ def test_without_a_device_the_way_out_is_named(device: LoopbackDevice, build: Pa
         "run-on-device: no device is ready; attach one, or choose one of `adb devices` with "
         "ANDROID_SERIAL\n"
     )
+
+
+def test_a_program_that_is_not_built_is_not_an_older_one(
+    device: LoopbackDevice, build: Path
+) -> None:
+    """The one that another build tree had left on the device passed in its place."""
+    folder = f"{device.root}/older"
+    assert launch(build, folder, device.serial).exit_code == 7
+    program = build / "tests/cpp/runner/runner_tests"
+    program.unlink()
+    done = launch(build, folder, device.serial)
+    assert (done.stdout, done.exit_code) == ("", 1)
+    assert done.stderr == f"run-on-device: there is no {program}; build it first\n"
+
+
+def test_words_may_stand_before_the_program_there(
+    device: LoopbackDevice, build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ETPROF_DEVICE_LAUNCHER", "env SEEN=yes")
+    write(
+        build / "tests/cpp/runner/runner_tests", '#!/bin/sh\necho "$SEEN $ETPROF_DEVICE_LAUNCHER"\n'
+    )
+    done = launch(build, f"{device.root}/behind", device.serial)
+    assert (done.stdout, done.exit_code) == ("yes env SEEN=yes\n", 0)
