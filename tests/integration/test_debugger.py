@@ -87,18 +87,26 @@ void {PACK}(long m, long k, long mr) {{ __asm__ volatile("" ::"r"(m * k * mr)); 
 """
 
 
-@pytest.fixture(scope="module", params=["gdb", "lldb"])
-def debugger(request: pytest.FixtureRequest) -> str:
-    """One that is here, and may watch programs: not every container lets one."""
+def find_usable(kind: str) -> str:
+    """One that is here, and may watch programs: not every container lets one. Skips without."""
     # Debian's numbered package has no name without the number.
-    names = [str(request.param), f"{request.param}-19"]
-    name = next((name for name in names if shutil.which(name)), None)
+    name = next((name for name in (kind, f"{kind}-19") if shutil.which(name)), None)
     if name is None:
-        pytest.skip(f"no {request.param} here")
+        pytest.skip(f"no {kind} here")
     _, calls = watch(find_debugger(name), WatchedProgram(argv=(shutil.which("true") or "",)))
     if calls.problems:
         pytest.skip(f"{name} cannot watch a program here: {calls.problems[0]}")
     return name
+
+
+@pytest.fixture(scope="module", params=["gdb", "lldb"])
+def debugger(request: pytest.FixtureRequest) -> str:
+    return find_usable(str(request.param))
+
+
+@pytest.fixture(scope="module")
+def gdb() -> str:
+    return find_usable("gdb")
 
 
 @pytest.fixture(scope="module")
@@ -209,11 +217,9 @@ def test_another_process_leaves_the_verdict_open(
 
 
 def test_a_pattern_with_alternatives_counts_all_of_them(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    gdb: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if shutil.which("gdb") is None:
-        pytest.skip("no gdb here")
-    flags = ("--debugger", "gdb", "--kernels", "^kai_run_lhs_pack|_neon_mla$")
+    flags = ("--debugger", gdb, "--kernels", "^kai_run_lhs_pack|_neon_mla$")
     code, document = count(capsys, *flags, "--", folder / "program", "sme2", folder / "library.so")
     assert (code, calls_of(document)) == (0, {PACK: 1, NEON: 1})
 
@@ -264,6 +270,7 @@ def test_a_program_that_a_server_holds_is_counted(
 ) -> None:
     if shutil.which(server) is None or shutil.which(client) is None:
         pytest.skip(f"no {server} here")
+    find_usable(client)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -366,7 +373,7 @@ def test_operators_get_their_calls_as_from_a_runner_that_counts(
 
 
 def test_marks_that_do_not_fit_the_etdump_are_refused(
-    exports: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gdb: str, exports: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A count that cannot be given to operators is no count of none."""
     kept: list[tuple[WatchedCalls, Path, Path]] = []
@@ -374,10 +381,8 @@ def test_marks_that_do_not_fit_the_etdump_are_refused(
     def keep(calls: WatchedCalls, etdump: Path, _result: object, path: Path) -> None:
         kept.append((calls, Path(shutil.copy(etdump, tmp_path)), path))
 
-    if shutil.which("gdb") is None:
-        pytest.skip("no gdb here")
     monkeypatch.setattr("etprof.targets.debugger.counting.write_kernel_trace", keep)
-    run = trace_here(exports, tmp_path / "run", "gdb")
+    run = trace_here(exports, tmp_path / "run", gdb)
     (calls, etdump, path), result = kept[0], read_result(run / "result.json")
     write_kernel_trace(calls, etdump, result, path)
     assert read_kernel_trace(path).all_operators_named
@@ -410,19 +415,18 @@ def test_marks_that_do_not_fit_the_etdump_are_refused(
 
 
 def test_a_runner_of_ones_own_is_the_one_that_is_counted(
+    gdb: str,
     exports: Exports,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The installed one was counted in its place, and its counts refused as another build's."""
-    if shutil.which("gdb") is None:
-        pytest.skip("no gdb here")
     own = tmp_path / "etprof-runner"
     own.write_bytes(find_host_runner().read_bytes())
     own.chmod(0o755)
     program = str(exports.get(ExportRequest("toy_cnn", "fp32")).pte)
-    words = ["profile", program, "--debugger", "gdb", "--runner", str(own), "--threads", "1"]
+    words = ["profile", program, "--debugger", gdb, "--runner", str(own), "--threads", "1"]
     quick = [
         "--blocks",
         "1",
@@ -443,17 +447,17 @@ def test_a_runner_of_ones_own_is_the_one_that_is_counted(
     assert '"counted_by": "debugger"' in capsys.readouterr().out
 
 
-def test_a_runner_that_counts_by_itself_is_refused(exports: Exports, tmp_path: Path) -> None:
+def test_a_runner_that_counts_by_itself_is_refused(
+    gdb: str, exports: Exports, tmp_path: Path
+) -> None:
     """Its wrappers have the names of the functions that they call: each call counted twice."""
-    if shutil.which("gdb") is None:
-        pytest.skip("no gdb here")
     program = describe_program(exports.get(ExportRequest("toy_cnn", "fp32")).pte)
     request = RunnerRequest(
         model=program.model, inputs=program.inputs, iterations=1, kernel_trace=tmp_path / "k.json",
         result=tmp_path / "r.json", runner=find_host_runner(tracing=True),
     )  # fmt: skip
     with pytest.raises(UsageError, match="counts by itself"):
-        LocalTarget(debugger="gdb").run(request)
+        LocalTarget(debugger=gdb).run(request)
 
 
 def test_the_first_debugger_of_this_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,12 +487,10 @@ def test_a_profile_says_that_a_debugger_counted(
 
 
 def test_infer_py_is_counted_as_any_program(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gdb: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`etprof count-kernels -- python infer.py`: libraries that Python loads count too."""
-    if shutil.which("gdb") is None:
-        pytest.skip("no gdb here")
     script = tmp_path / "infer.py"
     script.write_text(f"import ctypes; ctypes.CDLL({str(folder / 'library.so')!r}).{PACK}(1, 2, 3)")
-    code, document = count(capsys, "--debugger", "gdb", "--", sys.executable, script)
+    code, document = count(capsys, "--debugger", gdb, "--", sys.executable, script)
     assert (code, calls_of(document)) == (0, {PACK: 1})
