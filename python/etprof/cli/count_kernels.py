@@ -25,6 +25,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.backends.kernel_names import PREFIX
 from etprof.base.errors import UsageError
 from etprof.base.files import open_regular
 from etprof.base.units import count_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from etprof.targets.debugger.counting import WatchedCalls
 
 _RAN, _DID_NOT, _UNDETERMINED = 0, 1, 2
-_KLEIDIAI: Final = "^kai_run_"
+_KLEIDIAI: Final = f"^{PREFIX}"
 _OF_A_SCRIPT: Final = b"#!"
 
 

@@ -319,7 +319,7 @@ def describe_position(dump: ETDump, row: int) -> str:
 
 def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
     """An operator is in the next container of its execution, all else in its `Method::execute`."""
-    roles = _find_roles(dump, opaque)
+    roles = find_roles(dump, opaque)
     execution = _number_executions(roles, dump.profile.block_index)
     is_container = (roles >= Role.EXECUTE) & (roles <= Role.OPERATOR_CALL)
     containers = np.flatnonzero(is_container)
@@ -331,7 +331,7 @@ def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
     return _Nesting(roles, execution, containers, parent)
 
 
-def _find_roles(dump: ETDump, opaque: Collection[int]) -> NDArray[np.int8]:
+def find_roles(dump: ETDump, opaque: Collection[int]) -> NDArray[np.int8]:
     """Says what each event is: an execution, a call, a kernel, a delegate's own.
 
     Args:

@@ -1,9 +1,9 @@
 """Has a debugger count the calls of microkernels, and gives them the operators' names.
 
-A runner that counts is linked with wrappers of the microkernels (cpp/kernel_trace). Where none can be linked, as on a
-Mac, whose calls are bound within the library, each microkernel gets a breakpoint that counts and
-goes on (`watcher.py`, inside gdb or lldb). The delegate's own entries and its readings of the clock
-are watched too, so that calls belong to operators as they do with the runner.
+A runner that counts is linked with wrappers of the microkernels (cpp/kernel_trace). Where none can
+be linked, as on a Mac, whose calls are bound within the library, each microkernel gets a breakpoint
+that counts and goes on (`watcher.py`, inside gdb or lldb). The delegate's own entries and its
+readings of the clock are watched too, so that calls belong to operators as they do with the runner.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from etprof.base.files import read_input
 from etprof.base.process import ProgramTimeoutError, run_command
 from etprof.base.records import Count, Name, Record, read_record
 from etprof.base.text import clean
+from etprof.etdump.plausibility import Role, find_roles, ticks_from
 from etprof.etdump.reader import EXECUTE, load_etdump
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ _VARIABLE: Final = "ETPROF_WATCH"
 _SCRIPT_VARIABLE: Final = "ETPROF_WATCHER"
 _WATCHED: Final = next(backend for backend in BACKENDS if backend.library)
 """The delegate whose operators the calls are given to."""
-_KERNEL_EVENT: Final = "native_call_"
-_DELEGATE_EVENT: Final = "DELEGATE_CALL"
+_TOLD_APART: Final = (Role.DELEGATE_CALL, Role.DELEGATED, Role.KERNEL)
+"""Events that marks stand for."""
 _GDBS: Final = ("gdb-multiarch", "gdb")
 """Debian's gdb knows this machine's instructions alone."""
 _COUNT_AGAIN: Final = "count again"
@@ -298,9 +299,9 @@ class _Marks:
 
 
 class _NamedEvent(NamedTuple):
-    """An event of one execution."""
+    """An event of one execution: a delegate's call, an operator in it, or a kernel outside."""
 
-    kind: Literal["kernel", "delegate", "operator"]
+    role: Role
     name: str
     ticks: int
 
@@ -354,24 +355,20 @@ def _read_blocks(dump: ETDump) -> list[tuple[str, list[_NamedEvent]]]:
     profile, names = dump.profile, dump.names
     blocks: dict[int, list[_NamedEvent]] = {}
     executed = set[int]()
-    for row in range(len(profile.block_index)):
-        block = int(profile.block_index[row])
-        events = blocks.setdefault(block, [])
-        label = int(profile.delegate_debug_id_str_id[row])
-        name = names[profile.name_id[row]] if profile.name_id[row] >= 0 else ""
-        ticks = int(profile.end_time[row]) - int(profile.start_time[row])
-        if label >= 0:
-            events.append(_NamedEvent("operator", names[label], ticks))
-        elif name.startswith(_KERNEL_EVENT):
-            events.append(_NamedEvent("kernel", name, ticks))
-        elif name == _DELEGATE_EVENT:
-            events.append(_NamedEvent("delegate", name, ticks))
-        elif name == EXECUTE:
+    for row, number in enumerate(find_roles(dump, ()).tolist()):
+        role, block = Role(number), int(profile.block_index[row])
+        if role is Role.EXECUTE:
             executed.add(block)
+        elif role in _TOLD_APART:
+            name_ids = (
+                profile.delegate_debug_id_str_id if role is Role.DELEGATED else profile.name_id
+            )
+            # Of another delegate than XNNPACK, which gives numbers for names.
+            name = names[name_ids[row]] if name_ids[row] >= 0 else ""
+            ticks = ticks_from(int(profile.start_time[row]), int(profile.end_time[row]))
+            blocks.setdefault(block, []).append(_NamedEvent(role, name, ticks))
     return [
-        (names[dump.blocks.name_id[block]], events)
-        for block, events in sorted(blocks.items())
-        if block in executed
+        (names[dump.blocks.name_id[block]], blocks.get(block, [])) for block in sorted(executed)
     ]
 
 
@@ -392,7 +389,7 @@ class _MarkNaming:
     ) -> dict[str, object]:
         """Returns one execution; raises TargetError where marks and events do not fit."""
         delegates = list(re.finditer("D[BPp]*d", span.marks))
-        named = sum(event.kind == "delegate" for event in events)
+        named = sum(event.role is Role.DELEGATE_CALL for event in events)
         if len(delegates) != named:
             raise TargetError(
                 f"the debugger saw {len(delegates)} calls of {_WATCHED.title}, the ETDump has {named}; "
@@ -404,9 +401,9 @@ class _MarkNaming:
         marks.add("E", 0, self._label(EXECUTE))
         remaining = iter(delegates)
         for event in events:
-            if event.kind == "operator":
+            if event.role is Role.DELEGATED:
                 operators.append(event)
-            elif event.kind == "kernel":
+            elif event.role is Role.KERNEL:
                 marks.add("E", None, self._label(event.name))
                 marks.add("e")
             else:

@@ -19,6 +19,7 @@ import shlex
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,7 +74,7 @@ def architecture_of(name: str) -> Architecture:
     raise ValueError("etprof knows no registers of " + name)
 
 
-class Debugger:
+class Debugger(ABC):
     """What gdb and lldb do alike; one of its kinds knows how."""
 
     name = ""
@@ -236,25 +237,25 @@ class Debugger:
         scratch.write_text(json.dumps(answer), encoding="utf-8")
         scratch.replace(path)
 
+    @abstractmethod
     def architecture(self) -> Architecture:
         """Returns where functions of the program find their arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def register(self, name: str) -> int:
         """Returns a register of the thread that stands at a breakpoint."""
-        raise NotImplementedError
 
+    @abstractmethod
     def memory(self, address: int, size: int) -> bytes:
         """Returns bytes of the program's memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_breakpoint(self, address: int) -> None:
         """Has `hit` called whenever a thread comes to an instruction."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self) -> None:
         """Follows the program from its first instruction to its end."""
-        raise NotImplementedError
 
 
 class Gdb(Debugger):
