@@ -42,6 +42,7 @@ MAY_IMPORT_TORCH = {
     "backends/xnnpack/graph_edits.py", "backends/xnnpack/program_rewrites.py",
     "backends/xnnpack/aten_forms.py", "backends/xnnpack/layer_rewrites.py",
     "backends/xnnpack/recurrent_rewrites.py", "backends/xnnpack/needless_work.py",
+    "backends/xnnpack/position_rewrites.py",
     "backends/xnnpack/weight_rewrites.py",
     "backends/rewrite.py",
 }  # fmt: skip

@@ -23,6 +23,7 @@ from etprof.backends.xnnpack.lowering_rewrites import (
     widen_rules,
 )
 from etprof.backends.xnnpack.needless_work import NEEDLESS_WORK
+from etprof.backends.xnnpack.position_rewrites import CountedPositions
 from etprof.backends.xnnpack.program_rewrites import PROGRAM_REWRITES, StaticConvolutions
 from etprof.backends.xnnpack.sme import predict, sme2_precisions
 from etprof.base.errors import UsageError
@@ -118,7 +119,13 @@ class XnnpackExporter(Exporter):
 
     def rewrites(self) -> Sequence[type[Rewrite]]:
         """Returns those for this delegate."""
-        return (*NEEDLESS_WORK, *GRAPH_REWRITES, *PROGRAM_REWRITES, *LOWERING_REWRITES)
+        return (
+            *NEEDLESS_WORK,
+            *GRAPH_REWRITES,
+            *PROGRAM_REWRITES,
+            CountedPositions,
+            *LOWERING_REWRITES,
+        )
 
     def rewritten_lowering(
         self, names: Collection[str]

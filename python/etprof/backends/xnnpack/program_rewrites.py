@@ -34,7 +34,13 @@ _SAME_VALUE: Final = frozenset(
      "aten.alias.default"}
 )  # fmt: skip
 """Of a constant these are gone in the lowered graph, whoever folds them."""
-_CHECK: Final = "aten._assert_tensor_metadata.default"
+_GATHER: Final = "aten.gather.default"
+_COPIES: Final = (
+    *_EXPANDS, "aten.to.dtype_layout", "aten.slice.Tensor", "aten.unsqueeze.default",
+    *sorted(_SAME_VALUE),
+)  # fmt: skip
+"""Give elements of what they read, of the same type or of one that is asked for."""
+CHECK: Final = "aten._assert_tensor_metadata.default"
 """Reads a value's type while a model is traced, and is no part of a program."""
 _MOST_STORED: Final = 2**22
 """Elements of constants that are computed at the export: 16 MiB in float32."""
@@ -159,14 +165,17 @@ class FoldedConstants(ProgramRewrite):
     """Masks, tables and positions that each inference would compute again."""
 
     name = "folded_constants"
-    changes = "what depends on no input is computed once, at the export, and stored"
+    changes = (
+        "what depends on no input is computed once, at the export, and stored; so is what an input "
+        "chooses by `gather` from a constant whose elements are all equal"
+    )
     legal = "the same values; buffers that the program changes and random numbers are left alone"
     rests_on = "ExecuTorch computes them in each inference, most of it outside the delegate"
 
     @classmethod
     def find_problem(cls) -> str | None:
-        """Nothing: what folds is etprof's own use of ExecuTorch's pass."""
-        return None
+        """Says that PyTorch lacks `gather`; what folds is etprof's own use of ExecuTorch's pass."""
+        return describe_missing((_GATHER,))
 
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
@@ -178,11 +187,16 @@ class FoldedConstants(ProgramRewrite):
         calls = [
             node for node in program.graph.nodes if node in constants if node.op == "call_function"
         ]
-        checks = {node for node in program.graph.nodes if is_operator(node, _CHECK)}
+        checks = {node for node in program.graph.nodes if is_operator(node, CHECK)}
         stored = [call for call in calls if not set(call.users) <= constants | checks]
         if sum(call.meta["val"].numel() for call in stored) > _MOST_STORED:
             return []
-        return [call for call in calls if not is_operator(call, *_SAME_VALUE)]
+        choices = [
+            node
+            for node in program.graph.nodes
+            if is_operator(node, _GATHER) and _value_of_all(program, node, constants) is not None
+        ]
+        return [*(call for call in calls if not is_operator(call, *_SAME_VALUE)), *choices]
 
     @classmethod
     def find_reached(cls, nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
@@ -197,8 +211,51 @@ class FoldedConstants(ProgramRewrite):
 
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
-        """Does nothing: constants are folded after every rewriting."""
-        del program, node
+        """Writes what is chosen as a constant; constants are folded after every rewriting."""
+        import torch
+
+        constants = find_constants(program)
+        value = None if node in constants else _value_of_all(program, node, constants)
+        if value is None:
+            return
+        chosen = node.meta["val"]
+        with program.graph.inserting_before(node):
+            new = program.graph.call_function(
+                torch.ops.aten.full.default, (list(chosen.shape), value), {"dtype": chosen.dtype}
+            )
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        program.graph.erase_node(node)
+
+
+def _value_of_all(
+    program: torch.export.ExportedProgram,
+    choice: torch.fx.Node,
+    constants: Container[torch.fx.Node],
+) -> float | None:
+    """Returns the number that all elements are which `choice` chooses among; None if they differ.
+
+    RoBERTa's types of tokens are such: a buffer of zeros, of which each position chooses one.
+    """
+    source: Any = choice.args[0]
+    while is_operator(source, *_COPIES) and source in constants:
+        source = source.args[0]
+    is_static = all(isinstance(size, int) for size in choice.meta["val"].shape)
+    if source not in constants or source.op != "placeholder" or not is_static:
+        return None
+    signature = program.graph_signature
+    targets = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    name = targets[source.name]
+    tensor = program.state_dict.get(name, program.constants.get(name))
+    if tensor is None or not tensor.numel() or tensor.dtype != choice.meta["val"].dtype:
+        return None
+    first = tensor.flatten()[0]
+    number: float = first.item()
+    return number if bool((tensor == first).all()) else None
 
 
 class PlainBroadcasts(ProgramRewrite):

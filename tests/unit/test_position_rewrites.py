@@ -1,0 +1,121 @@
+"""Positions that are counted from a mask: what stays of counting, and that each table reads the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from etprof.backends.xnnpack.position_rewrites import CountedPositions
+from etprof.backends.xnnpack.program_rewrites import FoldedConstants
+from tests.unit.test_traced_rewrites import trace
+
+TOKENS = torch.tensor([[5, 7, 1, 9, 1, 1], [1, 1, 3, 4, 5, 6]])
+"""1 is padding, at the end of one row and at the start of the other."""
+CONVERSIONS = {"aten.to.dtype", "aten.type_as.default"}
+
+
+class Positions(nn.Module):
+    """As transformers' create_position_ids_from_input_ids counts them, or something near it."""
+
+    kinds: torch.Tensor
+
+    def __init__(self, near: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.near = near
+        self.table, self.second = nn.Embedding(256, 3, padding_idx=1), nn.Embedding(8, 3)
+        kinds = torch.zeros(2, 8, dtype=torch.int64)
+        if near == "kinds that differ":
+            kinds[1, 5] = 1
+        self.register_buffer("kinds", kinds)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        mask = tokens.ne(1).int()
+        if self.near == "a mask of numbers":
+            mask = tokens
+        counts = torch.cumsum(mask, dim=1).type_as(mask)
+        if self.near == "shifted":
+            counts = counts + 1
+        positions = counts * mask
+        if self.near == "int32":
+            return self.table(positions + 1)
+        offset = {"from the end": -1, "none": 0}.get(self.near, 1)
+        positions = positions.long() + offset
+        if self.near == "from the end":
+            positions = positions.clamp(min=0)
+        if self.near == "returned":
+            return self.table(positions), positions
+        if self.near == "two tables":
+            return self.table(positions) + self.second(positions)
+        if self.near == "one table twice":
+            return self.table(positions) + self.table(tokens)
+        if self.near.startswith("kinds"):
+            return self.table(positions) + self.second(self.kinds.gather(1, positions))
+        return self.table(positions)
+
+
+def rewritten(near: str) -> tuple[torch.export.ExportedProgram, int]:
+    """Returns the edited program, which computes the same, and at how many operators it was."""
+    program = trace(Positions(near), TOKENS)
+    expected = program.module()(TOKENS)
+    edited = 0
+    for rewrite in (FoldedConstants, CountedPositions):
+        for node in rewrite.find_places(program):
+            rewrite.edit(program, node)
+            edited += rewrite is CountedPositions
+    program.graph.lint()
+    torch.testing.assert_close(program.module()(TOKENS), expected, rtol=0, atol=0)
+    return program, edited
+
+
+def calls_of(program: torch.export.ExportedProgram) -> list[str]:
+    return [
+        str(node.target)
+        for node in program.graph.nodes
+        if node.op == "call_function" and "_assert" not in str(node.target)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("near", "adds", "tables"),
+    [
+        ("", 0, 1),
+        ("int32", 0, 1),
+        ("none", 0, 1),
+        ("two tables", 1, 2),
+        ("returned", 1, 1),
+        ("one table twice", 2, 2),
+    ],
+)
+def test_positions_are_counted_in_one_type(near: str, adds: int, tables: int) -> None:
+    """The padding's offset goes into the table, where nothing but tables of their own read it."""
+    program, edited = rewritten(near)
+    calls = calls_of(program)
+    assert edited >= 2
+    assert not CONVERSIONS & set(calls)
+    assert (calls.count("aten.cumsum.default"), calls.count("aten.where.self")) == (1, 1)
+    assert calls.count("aten.embedding.default") == tables
+    # A sum of two tables is one more.
+    is_cut = near in {"", "int32", "two tables"}
+    assert calls.count("aten.slice.Tensor") == (tables if is_cut else 0)
+    assert calls.count("aten.add.Tensor") == adds
+
+
+@pytest.mark.parametrize("near", ["a mask of numbers", "shifted", "from the end"])
+def test_other_positions_are_left_alone(near: str) -> None:
+    """Numbers may be large, a row may begin below the first one: nothing is known of these."""
+    assert rewritten(near)[1] == 0
+
+
+def test_a_choice_among_equal_constants_is_a_constant() -> None:
+    """RoBERTa chooses the type of each token from a buffer of zeros, by the token's position."""
+    calls = calls_of(rewritten("kinds")[0])
+    assert "aten.gather.default" not in calls
+    assert "aten.slice.Tensor" in calls
+
+
+def test_a_choice_among_constants_that_differ_stays() -> None:
+    program, edited = rewritten("kinds that differ")
+    assert edited > 0
+    assert {"aten.gather.default", "aten.add.Tensor"} <= set(calls_of(program))
