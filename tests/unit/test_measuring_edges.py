@@ -35,7 +35,8 @@ from etprof.measuring.plan import (
     repetitions,
 )
 from etprof.measuring.resume import _differences, _target_differences
-from etprof.optimize.search import Search, choose_layers
+from etprof.optimize.combinations import choose_layers
+from etprof.optimize.search import Search
 from etprof.run.generation import Generation
 from etprof.run.manifest import LaunchRecord, Manifest
 from etprof.run.optimization import Gain, Trial

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from etprof.base.errors import ExportError
 from etprof.export.request import ExportedFiles, ExportRequest
+from etprof.optimize.combinations import choose_layers
 from etprof.optimize.optimizing import Optimizer, describe_choice, describe_result
-from etprof.optimize.search import Search, choose_layers
+from etprof.optimize.search import Search
 from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
 from etprof.run.optimization import Gain, KernelCounts, Trial, compare, describe_trial
 from etprof.run.program import (

@@ -112,10 +112,10 @@ def _model_macs(facts: ExactFacts) -> float | None:
 
 def _describe_route(before: LayerWork, now: LayerWork) -> str:
     """Says which way a layer's products went."""
-    left = before.sme_operators - now.sme_operators
-    if left > 0 and now.other_operators > before.other_operators:
+    lost_operators = before.sme_operators - now.sme_operators
+    if lost_operators > 0 and now.other_operators > before.other_operators:
         return f"left SME with {format_count(now.other_macs)} multiply-accumulates"
-    if left < 0 and now.other_operators < before.other_operators:
+    if lost_operators < 0 and now.other_operators < before.other_operators:
         return f"runs on SME now, {format_count(now.sme_macs)} multiply-accumulates"
     if now.other_macs != before.other_macs:
         return f"off SME {format_count(before.other_macs)} → {format_count(now.other_macs)}"

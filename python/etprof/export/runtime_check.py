@@ -338,8 +338,11 @@ def explain_state(
             f"calls change {names}, which the program does not carry from one inference to the "
             "next; make it a buffer (register_buffer) that forward changes in place"
         )
-    apart = run_apart(method, len(steps))
-    if all(_is_near(*pair) for pair in zip((step.outputs for step in steps), apart, strict=True)):
+    separate_outputs = run_apart(method, len(steps))
+    if all(
+        _is_near(*pair)
+        for pair in zip((step.outputs for step in steps), separate_outputs, strict=True)
+    ):
         names = ", ".join(map(repr, references.changed))
         return f"every inference starts anew: the program does not carry {names} to the next"
     for name in references.changed:

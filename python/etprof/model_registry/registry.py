@@ -257,9 +257,9 @@ def _source_of_file(text: str) -> ModelSource:
 def _existing(path_text: str) -> Path:
     file = Path(path_text)
     if not file.is_file():
-        beside = file.parent.glob("*.py") if file.parent.is_dir() else ()
+        neighbours = file.parent.glob("*.py") if file.parent.is_dir() else ()
         # By what tells files apart: all of them end alike.
-        stems = difflib.get_close_matches(file.stem, [path.stem for path in beside], n=1)
+        stems = difflib.get_close_matches(file.stem, [path.stem for path in neighbours], n=1)
         hint = suggest(file.name, [f"{stem}.py" for stem in stems])
         raise UsageError(f"model file {file} does not exist{hint}")
     return file

@@ -24,8 +24,9 @@ from etprof.base.units import MISSING, count_of, format_duration, format_share, 
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles, parse_precision
 from etprof.model_registry.registry import find_model
+from etprof.optimize.combinations import choose_layers
 from etprof.optimize.recipe import write_recipe
-from etprof.optimize.search import FAR_DB, Search, choose_layers
+from etprof.optimize.search import FAR_DB, Search
 from etprof.run.delegation import DelegationReport
 from etprof.run.optimization import (
     FLOAT_LAYERS,
@@ -262,11 +263,11 @@ class Optimizer:
     def _describe_effort(self, export_s: float) -> str:
         """Says how long the search takes, when the first of its exports has taken `export_s` seconds.
 
-        One more trial has all rewrites, and each is left out once.
+        One more trial has all rewrites, and each is left out once. What fails or hurts costs more.
         """
         further = len(self._names()) + 1
         duration = _about(further * export_s)
-        effort = f"{count_of(further, 'more trial')} at most if no rewrite fails, {duration} in all"
+        effort = f"{count_of(further, 'more trial')} at most if no rewrite spoils another, {duration} in all"
         if self.prover is not None:
             work = "measurements" if self.prover.proves_times else "launches that count kernels"
             effort += f", plus {work}"

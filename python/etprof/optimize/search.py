@@ -5,7 +5,8 @@ taken out again (backward elimination). Where the bundle fails, the rewrite that
 halves, and of its modules those where it does, which are left as they are; if it spoils everywhere, but
 only with another, the better of the two stays. The order is fixed, so two searches
 decide the same. Where programs are timed, one stays only if the program is slower without it by more
-than noise; if that left out gains that only add up together, all of them stay.
+than noise; if that left out gains that only add up together, all of them stay. Where one makes the program
+worse beside others, a model of effects in pairs says which combinations are worth a trial.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import join_names
 from etprof.base.units import format_range, format_value
+from etprof.optimize.combinations import propose_combination
 from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
 from etprof.statistics.order_statistics import median_interval
 
@@ -44,35 +46,6 @@ the nearer of two programs; a ratio on one input differs by 2.4 dB (one standard
 _TOGETHER: Final = "slower without all that are no gain alone"
 
 
-def choose_layers(
-    order: Sequence[str],
-    is_sound: Callable[[tuple[str, ...]], bool],
-    is_time_left: Callable[[], bool],
-) -> tuple[str, ...]:
-    """Returns the layers that have to stay in float32 for the outputs to hold; none where all fail.
-
-    `order` begins with the layer that spoils most for its work. Twice as many are tried until they
-    suffice, then fewer by halves, and then each is taken out again, the one that spoils least first.
-    """
-    too_few, count = 0, 1
-    while not is_sound(tuple(order[:count])):
-        if count >= len(order) or not is_time_left():
-            return ()
-        too_few, count = count, min(2 * count, len(order))
-    while count - too_few > 1 and is_time_left():
-        middle = (too_few + count) // 2
-        if is_sound(tuple(order[:middle])):
-            count = middle
-        else:
-            too_few = middle
-    layers = tuple(order[:count])
-    for layer in reversed(layers[:-1]):
-        without = tuple(path for path in layers if path != layer)
-        if is_time_left() and is_sound(without):
-            layers = without
-    return layers
-
-
 @dataclass
 class Search:
     """A search among `names`; `try_out` makes the program with some of them."""
@@ -99,18 +72,21 @@ class Search:
     gains: tuple[Gain, ...] = ()
     """Of the result over the baseline."""
     is_complete: bool = True
+    tried: dict[tuple[str, ...], Trial] = field(default_factory=dict)
+    """Every program so far, by its rewrites."""
     spoilers: list[str] = field(default_factory=list)
     """Rewrites that were left out since with others the outputs or the export fail."""
 
     def run(self) -> tuple[Trial, Trial]:
         """Returns the baseline and the best program, which may be the baseline itself."""
-        baseline = self.try_out(())
+        baseline = self._try(())
         if baseline.problem is not None or not self.names:
             return baseline, baseline
         bundle = self._first_sound(baseline)
         if bundle is None:
             return baseline, baseline
         best = self._exchange(self._eliminate(baseline, bundle), bundle, baseline)
+        best = self._combine(best, baseline)
         best = self._prefer_bundle(bundle, best, baseline)
         # The times of a program that is wrong say nothing.
         if baseline.passed and best is not baseline:
@@ -119,6 +95,11 @@ class Search:
                 self._give_up()
                 return baseline, baseline
         return baseline, baseline if best is baseline else best.without_idle()
+
+    def _try(self, names: tuple[str, ...]) -> Trial:
+        trial = self.try_out(names)
+        self.tried[names] = trial
+        return trial
 
     def objection(self, trial: Trial, baseline: Trial) -> str | None:
         """Says why a program may not be used; None for one whose outputs hold."""
@@ -166,7 +147,7 @@ class Search:
 
     def _first_sound(self, baseline: Trial) -> Trial | None:
         """Returns all rewrites together, or without those that spoil the outputs or the export."""
-        bundle = self.try_out(tuple(self.names))
+        bundle = self._try(tuple(self.names))
         if bundle.problem is None and not (bundle.passed or baseline.passed):
             # It was wrong without them: no rewrite spoils it.
             return None
@@ -186,7 +167,7 @@ class Search:
                 names = tuple(name for name in names if name != culprit)
             if not names:
                 return None
-            bundle = self.try_out(names)
+            bundle = self._try(names)
         return bundle
 
     def _bisect(
@@ -202,7 +183,7 @@ class Search:
             if not self._may_go_on():
                 return sound, None
             middle = (sound_count + spoiled_count) // 2
-            trial = self.try_out(names[:middle])
+            trial = self._try(names[:middle])
             objection = self.objection(trial, baseline)
             if objection is None:
                 sound, sound_count = trial, middle
@@ -226,12 +207,12 @@ class Search:
                 break
             left_alone.append(spoiling)
             self.exclude(culprit, left_alone)
-            trial = self.try_out(names)
+            trial = self._try(names)
             if self.objection(trial, baseline) is None:
                 if culprit not in {rewrite.name for rewrite in trial.applied}:
                     break
-                what = f"{culprit} in {join_names(left_alone)}"
-                self.steps.append(OptimizationStep(rewrite=what, kept=False, why=f"there {reason}"))
+                site = f"{culprit} in {join_names(left_alone)}"
+                self.steps.append(OptimizationStep(rewrite=site, kept=False, why=f"there {reason}"))
                 return True
         self.exclude(culprit, ())
         return False
@@ -253,7 +234,7 @@ class Search:
             return None
         if len(paths) < len(modules):
             self.exclude(names[-1], (*left_alone, *paths))
-            if self.objection(self.try_out(names), baseline) is not None:
+            if self.objection(self._try(names), baseline) is not None:
                 return None
         sound_count, spoiled_count = 0, len(paths)
         while spoiled_count - sound_count > 1:
@@ -261,7 +242,7 @@ class Search:
                 return None
             middle = (sound_count + spoiled_count) // 2
             self.exclude(names[-1], (*left_alone, *paths[middle:]))
-            if self.objection(self.try_out(names), baseline) is None:
+            if self.objection(self._try(names), baseline) is None:
                 sound_count = middle
             else:
                 spoiled_count = middle
@@ -282,7 +263,7 @@ class Search:
                     OptimizationStep(rewrite=name, kept=True, why=why, operators=replaced[name])
                 )
                 continue
-            without = self.try_out(tuple(rewrite for rewrite in rewrites if rewrite != name))
+            without = self._try(tuple(rewrite for rewrite in rewrites if rewrite != name))
             step = self._judge(name, best, without, baseline)
             self.steps.append(step.model_copy(update={"operators": replaced[name]}))
             loser = without if step.kept else best
@@ -318,6 +299,53 @@ class Search:
                 self.steps = [*earlier, *second.steps]
         return best
 
+    def _combine(self, best: Trial, baseline: Trial) -> Trial:
+        """Tries what effects in pairs promise, where one was taken out that makes a program worse.
+
+        It need not do so beside every other. Where programs are timed nothing is known of the most.
+        """
+        is_worse = any(step.why == _OF_FIGURES["worse"] for step in self.steps)
+        if self.measure is not None or not baseline.passed or not (is_worse or self.spoilers):
+            return best
+        applied = {rewrite.name for trial in self.tried.values() for rewrite in trial.applied}
+        names, first = tuple(name for name in self.names if name in applied), best
+        while self._may_go_on():
+            sound, failed = list[Trial](), list[Trial]()
+            for trial in self.tried.values():
+                is_sound = self.objection(trial, baseline) is None
+                (sound if is_sound else failed).append(trial)
+            proposal = propose_combination(names, baseline, best, sound, failed)
+            if proposal is None:
+                break
+            trial = self._try(proposal)
+            is_sound = self.objection(trial, baseline) is None
+            if is_sound and compare(trial, best, baseline.macs) == "better":
+                best = trial
+        if best is not first:
+            self._tell_combination(first, best)
+        return best
+
+    def _tell_combination(self, first: Trial, best: Trial) -> None:
+        """Says of each rewrite that one program has and the other has not why that is better."""
+        added = [name for name in best.rewrites if name not in first.rewrites]
+        removed = [name for name in first.rewrites if name not in best.rewrites]
+        lacking = f" and without {join_names(removed)}" if removed else ""
+        instead = f" and with {join_names(added)}" if added else ""
+        reasons = {
+            **dict.fromkeys(added, f"with it{lacking} the program is better"),
+            **dict.fromkeys(removed, f"without it{instead} the program is better"),
+        }
+        self.steps = [
+            step.model_copy(
+                update={
+                    "kept": step.rewrite in added, "why": reasons[step.rewrite], "without": None
+                }
+            )
+            if step.rewrite in reasons
+            else step
+            for step in self.steps
+        ]  # fmt: skip
+
     def _find_rival(self, spoiler: str, names: tuple[str, ...], baseline: Trial) -> str | None:
         """Returns the one of `names` with which `spoiler` spoils, by halves.
 
@@ -329,7 +357,7 @@ class Search:
                 return None
             middle = 0 if sound_count < 0 else (sound_count + spoiled_count) // 2
             tried = {spoiler, *names[:middle]}
-            trial = self.try_out(tuple(name for name in self.names if name in tried))
+            trial = self._try(tuple(name for name in self.names if name in tried))
             if self.objection(trial, baseline) is None:
                 sound_count = middle
             elif middle == 0:

@@ -151,8 +151,8 @@ def _more_blocks(subject: Subject) -> int:
     return max(needed, 2 * measured)
 
 
-def _spread_text(things: str, spread: float) -> str:
-    return f"{things} vary by {format_share(spread)}"
+def _spread_text(names: str, spread: float) -> str:
+    return f"{names} vary by {format_share(spread)}"
 
 
 def _thread_map(subject: Subject) -> ThreadMap | None:

@@ -205,9 +205,9 @@ class XnnpackExporter(Exporter):
     def find_refused(self, said: str, nodes: Sequence[DelegateNode]) -> list[DelegateNode]:
         """Reads the number of a node, which is its debug handle, or of a value in XNNPACK's error."""
         if match := re.search(r"[Ff]ailed to (?:create|define) (.*)node (\d+)", said):
-            told, handle = match[1].lower().replace(" ", ""), int(match[2])
+            label, handle = match[1].lower().replace(" ", ""), int(match[2])
             refused = [node for node in nodes if node.debug_handle == handle]
-            return [node for node in refused if node.kind.lower() in told] or refused
+            return [node for node in refused if node.kind.lower() in label] or refused
         if match := re.search(r"Failed to define tensor (\d+)", said):
             value = int(match[1])
             writers = [node for node in nodes if node.output == value]
