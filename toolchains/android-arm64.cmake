@@ -40,3 +40,9 @@ include("${_toolchain}")
 set(ETPROF_DEVICE_FOLDER "/data/local/tmp/etprof-tests")
 set(CMAKE_CROSSCOMPILING_EMULATOR
     "${CMAKE_CURRENT_LIST_DIR}/run-on-device.sh;${CMAKE_BINARY_DIR};${ETPROF_DEVICE_FOLDER}")
+
+# No device has it; run-on-device.sh copies it beside the tests.
+set(_shared_library "${CMAKE_SYSROOT}/usr/lib/aarch64-linux-android/libc++_shared.so")
+if(ANDROID_STL STREQUAL "c++_shared" AND EXISTS "${_shared_library}")
+  file(COPY_FILE "${_shared_library}" "${CMAKE_BINARY_DIR}/libc++_shared.so" ONLY_IF_DIFFERENT)
+endif()

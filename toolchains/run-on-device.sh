@@ -4,7 +4,8 @@
 # run-on-device.sh BUILD FOLDER PROGRAM [ARGUMENT…]
 #
 # Copies what the tests of build tree BUILD read into FOLDER on the device, where it has changed,
-# and the program; the exit code is the program's. ANDROID_SERIAL chooses among several devices.
+# and the program, with the C++ library that BUILD has if it is shared; the exit code is the
+# program's. ANDROID_SERIAL chooses among several devices.
 # ETPROF_DEVICE_LAUNCHER has words to put before the program there, such as `taskset f0`.
 set -eu
 
@@ -28,7 +29,7 @@ quote() { # a word that the device's shell takes as it is
 # One at a time: CTest may run several tests at once, and each would copy.
 copy() {
     for item in "$build/cpp/runner/etprof-runner" "$build/tests/cpp/runner/programs" \
-        "$build/tests/cpp/etdump/seeds" "$program"; do
+        "$build/tests/cpp/etdump/seeds" "$build/libc++_shared.so" "$program"; do
         if [ -e "$item" ]; then
             adb push --sync "$item" "$folder/" >/dev/null
         fi
@@ -43,6 +44,9 @@ fi
 
 command="cd $(quote "$folder") && export TMPDIR=$(quote "$folder/tmp")"
 command="$command ETPROF_PROGRAMS=$(quote "$folder/programs") ETPROF_SEEDS=$(quote "$folder/seeds")"
+if [ -e "$build/libc++_shared.so" ]; then
+    command="$command && export LD_LIBRARY_PATH=$(quote "$folder")"
+fi
 if [ -n "${ETPROF_DEVICE_LAUNCHER:-}" ]; then
     # Tests start the runner, behind the same words.
     command="$command && export ETPROF_DEVICE_LAUNCHER=$(quote "$ETPROF_DEVICE_LAUNCHER")"

@@ -38,6 +38,10 @@ def test_names_are_found_by_kind() -> None:
     [
         ("kai_run_warp_f32_f32_sme2", "its sizes have no place in the table"),
         ("kai_run_matmul_clamp_sme2_mla", "its data types cannot be read"),
+        ("xnn_copy_ukernel__scalar_memcpy", "its data types cannot be read"),
+        # Any data, which XNNPACK calls xx.
+        ("xnn_xx_copy_ukernel__scalar_memcpy", None),
+        ("xnn_xx_transposev_ukernel__1x1_scalar_memcpy", None),
         (KERNEL.replace("sme2", "sme7"), "no known instruction set"),
         (KERNEL.replace("_1x16vl", ""), "its tile cannot be read"),
         ("xnn_warp_ukernel_6x8__neon", "its data types cannot be read"),

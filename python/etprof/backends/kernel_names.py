@@ -42,7 +42,8 @@ _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
     r"(?P<packing>p.*|s\d+s\d+|k\d+.*)?"
 )
-_XNNPACK_TYPE: Final = re.compile(r"(?:b?f|[sux]|p[a-z]*|q[a-z]*)\d+w?")
+# `xx` is data of any type: what copies, fills, pads and transposes elements of a size in bytes.
+_XNNPACK_TYPE: Final = re.compile(r"(?:b?f|[sux]|p[a-z]*|q[a-z]*)\d+w?|xx")
 # Data that KleidiAI has packed, or packs: these only call a microkernel of KleidiAI's.
 _XNNPACK_CALLS_KLEIDIAI: Final = re.compile(r"xnn_(?:p\w*?\d|qp8_|x\d+_pack_lh_).*")
 # What a microkernel's first arguments are, where they are sizes; by pattern, the first that fits.

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Exports
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = (("toy_cnn", "fp16"), ("mobilenet_v2", "fp16"), ("mobilenet_v2", "int8"))
+PROGRAMS = (
+    ("toy_cnn", "fp16", "forward"),
+    ("mobilenet_v2", "fp16", "forward"),
+    ("mobilenet_v2", "int8", "forward"),
+    ("decoder", "8da4w_channel", "prefill"),
+    ("decoder", "8da4w_channel", "decode"),
+)
 CRASHES = "crash_|_crash|refused_instruction|illegal_instruction"
 """Tests of programs that end by a signal: Android's libc makes a thread then that reports it, with
 flags of clone(2) that qemu refuses (`failed to spawn debuggerd dispatch thread`), and exits."""
@@ -50,12 +56,13 @@ def test_the_runners_are_androids(
 @pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
 def test_microkernels_are_those_of_the_wheels_runner(  # noqa: PLR0917 - fixtures
     device: LoopbackDevice, emulated: Emulated, exports: Exports, tmp_path: Path,
-    program: tuple[str, str], mode: str,
+    program: tuple[str, str, str], mode: str,
 ) -> None:  # fmt: skip
     """By operator and sizes. A source build counts XNNPACK's own as well, which are left out."""
-    exported = describe_program(exports.get(ExportRequest(*program)).pte)
+    model, precision, method = program
+    exported = describe_program(exports.get(ExportRequest(model, precision)).pte, method=method)
     request = RunnerRequest(
-        model=exported.model, inputs=exported.inputs, iterations=1, threads=1, sme=mode,
+        model=exported.model, inputs=exported.inputs, method=method, iterations=1, threads=1, sme=mode,
         kernel_trace=tmp_path / "wheel.json", result=tmp_path / "wheel_result.json",
     )  # fmt: skip
     EmulatorTarget().run(request)

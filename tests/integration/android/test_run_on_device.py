@@ -100,3 +100,15 @@ def test_words_may_stand_before_the_program_there(
     )
     done = launch(build, f"{device.root}/behind", device.serial)
     assert (done.stdout, done.exit_code) == ("yes env SEEN=yes\n", 0)
+
+
+def test_a_shared_cpp_library_of_the_build_goes_along(device: LoopbackDevice, build: Path) -> None:
+    """No device has one: each native test failed in the linker."""
+    runner_tests = build / "tests/cpp/runner/runner_tests"
+    write(runner_tests, '#!/bin/sh\ncat libc++_shared.so; echo "[$LD_LIBRARY_PATH]"\n')
+    folder = f"{device.root}/shared 'x'"
+    inherited = launch(build, folder, device.serial).stdout
+    assert folder not in inherited
+    write(build / "libc++_shared.so", "the library\n")
+    done = launch(build, folder, device.serial)
+    assert (done.stdout, done.exit_code) == (f"the library\n[{folder}]\n", 0)
