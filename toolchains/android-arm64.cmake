@@ -41,8 +41,17 @@ set(ETPROF_DEVICE_FOLDER "/data/local/tmp/etprof-tests")
 set(CMAKE_CROSSCOMPILING_EMULATOR
     "${CMAKE_CURRENT_LIST_DIR}/run-on-device.sh;${CMAKE_BINARY_DIR};${ETPROF_DEVICE_FOLDER}")
 
-# No device has it; run-on-device.sh copies it beside the tests.
-set(_shared_library "${CMAKE_SYSROOT}/usr/lib/aarch64-linux-android/libc++_shared.so")
-if(ANDROID_STL STREQUAL "c++_shared" AND EXISTS "${_shared_library}")
-  file(COPY_FILE "${_shared_library}" "${CMAKE_BINARY_DIR}/libc++_shared.so" ONLY_IF_DIFFERENT)
+# No device has a shared C++ library: run-on-device.sh, and etprof, copy the one beside the runner.
+get_property(_is_try_compile GLOBAL PROPERTY IN_TRY_COMPILE)
+if(NOT _is_try_compile)
+  set(_library "${CMAKE_SYSROOT}/usr/lib/aarch64-linux-android/libc++_shared.so")
+  set(_copy "${CMAKE_BINARY_DIR}/cpp/runner/libc++_shared.so")
+  if(NOT ANDROID_STL STREQUAL "c++_shared")
+    file(REMOVE "${_copy}")
+  elseif(EXISTS "${_library}")
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/cpp/runner")
+    file(COPY_FILE "${_library}" "${_copy}" ONLY_IF_DIFFERENT)
+  else()
+    message(WARNING "There is no ${_library}, which no device has either: programs that need it end in its linker. Leave out ANDROID_STL=c++_shared.")
+  endif()
 endif()

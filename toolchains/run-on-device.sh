@@ -29,7 +29,7 @@ quote() { # a word that the device's shell takes as it is
 # One at a time: CTest may run several tests at once, and each would copy.
 copy() {
     for item in "$build/cpp/runner/etprof-runner" "$build/tests/cpp/runner/programs" \
-        "$build/tests/cpp/etdump/seeds" "$build/libc++_shared.so" "$program"; do
+        "$build/tests/cpp/etdump/seeds" "$build/cpp/runner/libc++_shared.so" "$program"; do
         if [ -e "$item" ]; then
             adb push --sync "$item" "$folder/" >/dev/null
         fi
@@ -44,7 +44,7 @@ fi
 
 command="cd $(quote "$folder") && export TMPDIR=$(quote "$folder/tmp")"
 command="$command ETPROF_PROGRAMS=$(quote "$folder/programs") ETPROF_SEEDS=$(quote "$folder/seeds")"
-if [ -e "$build/libc++_shared.so" ]; then
+if [ -e "$build/cpp/runner/libc++_shared.so" ]; then
     command="$command && export LD_LIBRARY_PATH=$(quote "$folder")"
 fi
 if [ -n "${ETPROF_DEVICE_LAUNCHER:-}" ]; then

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
 from etprof.base.errors import ExportError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     import torch
 
@@ -144,8 +144,13 @@ def find_overload(name: str) -> torch._ops.OpOverload | None:
     return target  # type: ignore[no-any-return]
 
 
-def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
-    """Returns the nodes whose values no input has a part in; quantised weights are not followed."""
+def find_constants(
+    program: torch.export.ExportedProgram, also: Container[torch.fx.Node] = ()
+) -> set[torch.fx.Node]:
+    """Returns the nodes whose values no input has a part in; quantised weights are not followed.
+
+    Those in `also` are taken for constants, whatever they read.
+    """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     constants: set[torch.fx.Node] = set()
@@ -161,7 +166,9 @@ def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
         elif (
             node.op == "call_function"
             and _is_foldable(node)
-            and all(input_node in constants for input_node in node.all_input_nodes)
+            and (
+                node in also or all(input_node in constants for input_node in node.all_input_nodes)
+            )
         ):
             constants.add(node)
     return constants

@@ -18,13 +18,15 @@ _EXACT: Final = 4
 """Rewrites of which every combination is tried: 16 exports, which no model would save many of."""
 _MOST_REWRITES: Final = 12
 """Of which every combination is thought of: 4 096, in less than a second."""
+MOST_PROPOSALS: Final = 8
+"""Exports that a search makes of combinations that the model promises."""
 _MOST_CHANGES: Final = 3
 """Of the best combination, where there are more rewrites than that."""
 _OPTIMISM: Final = 3.0
 """Standard deviations by which a combination may be better than is expected of it: with more of them the
 best of all is found more often, with more exports. tests/unit/test_combinations.py counts both."""
 _NUGGET: Final = 1e-6
-"""On the diagonal, so that combinations of equal features can be solved for: figures have no noise."""
+"""On the diagonal, so that linearly dependent combinations, and the baseline's zeros, can be solved for."""
 
 
 def propose_combination(
@@ -40,17 +42,21 @@ def propose_combination(
     what contains a combination that fails is expected to fail.
     """
     tried = {frozenset(trial.without_idle().rewrites): trial for trial in sound}
-    broken = [frozenset(trial.rewrites) for trial in failed]
+    # What finds nothing to change beside these may find it beside others: both names are taken.
+    asked = {frozenset(trial.rewrites) for trial in sound} | tried.keys()
+    broken = [
+        frozenset((trial.without_idle() if trial.applied else trial).rewrites) for trial in failed
+    ]
     candidates = [
         combination
         for combination in _combine(names, best)
-        if frozenset(combination) not in tried
+        if frozenset(combination) not in asked
         and not any(spoiled <= {*combination} for spoiled in broken)
     ]
     if not candidates:
         return None
-    origin = _figures(baseline, baseline.macs)
-    changes = np.array([_figures(trial, baseline.macs) for trial in tried.values()]) - origin
+    origin = _figures(baseline, baseline)
+    changes = np.array([_figures(trial, baseline) for trial in tried.values()]) - origin
     expected, deviations = _expect_figures(
         _members(list(map(tuple, tried)), names), changes, _members(candidates, names)
     )
@@ -72,12 +78,15 @@ def _combine(names: tuple[str, ...], best: Trial) -> Iterator[tuple[str, ...]]:
             yield tuple(name for name in names if name in chosen)
 
 
-def _figures(trial: Trial, macs: int) -> tuple[float, ...]:
-    """Returns what is the better the less it is, in the order of `_outlook`; what is unknown is 0."""
-    share = trial.sme2_share(macs)
-    without = 0.0 if share is None else (1 - share) * macs
-    outside = trial.outside, trial.delegate_calls, trial.transposes or 0
-    return (without, *outside, trial.size_bytes)
+def _figures(trial: Trial, baseline: Trial) -> tuple[float, ...]:
+    """Returns what is the better the less it is, in the order of `_outlook`; the baseline's if unknown."""
+    shares = trial.sme2_share(baseline.macs), baseline.sme2_share(baseline.macs), 1.0
+    share = next(share for share in shares if share is not None)
+    transposes = next(
+        (count for count in (trial.transposes, baseline.transposes) if count is not None), 0
+    )
+    outside = trial.outside, trial.delegate_calls, transposes
+    return ((1 - share) * baseline.macs, *outside, trial.size_bytes)
 
 
 def _outlook(names: tuple[str, ...], figures: Sequence[int], baseline: Trial) -> Trial:
@@ -100,8 +109,8 @@ def _expect_figures(
     """Returns how much each figure changes in each candidate, and the standard deviation of that.
 
     A combination is expected to change a figure by the sum of what its members, and each pair of
-    them, change it by, all with the same variance: the model of the second order of Baptista and
-    Poloczek 2018, "Bayesian Optimization of Combinatorial Structures", section 3.
+    them, change it by: the model of the second order of Baptista and Poloczek 2018, "Bayesian
+    Optimization of Combinatorial Structures", here with a normal prior of one variance.
 
     Args:
         tried: Bool of shape (combinations, members), who is in each combination that was tried.

@@ -263,11 +263,14 @@ class Optimizer:
     def _describe_effort(self, export_s: float) -> str:
         """Says how long the search takes, when the first of its exports has taken `export_s` seconds.
 
-        One more trial has all rewrites, and each is left out once. What fails or hurts costs more.
+        One more trial has all rewrites, and each is left out once.
         """
         further = len(self._names()) + 1
         duration = _about(further * export_s)
-        effort = f"{count_of(further, 'more trial')} at most if no rewrite spoils another, {duration} in all"
+        effort = (
+            f"{count_of(further, 'more trial')} at most, {duration} in all; "
+            "more only if a rewrite makes the program wrong or worse"
+        )
         if self.prover is not None:
             work = "measurements" if self.prover.proves_times else "launches that count kernels"
             effort += f", plus {work}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import join_names
 from etprof.base.units import format_range, format_value
-from etprof.optimize.combinations import propose_combination
+from etprof.optimize.combinations import MOST_PROPOSALS, propose_combination
 from etprof.run.optimization import OptimizationStep, Trial, compare, judge_gains
 from etprof.statistics.order_statistics import median_interval
 
@@ -100,6 +100,12 @@ class Search:
         trial = self.try_out(names)
         self.tried[names] = trial
         return trial
+
+    def _exclude(self, name: str, modules: Sequence[str]) -> None:
+        """Has a rewrite leave modules alone: programs with it are others from now on."""
+        self.exclude(name, modules)
+        for names in [names for names in self.tried if name in names]:
+            del self.tried[names]
 
     def objection(self, trial: Trial, baseline: Trial) -> str | None:
         """Says why a program may not be used; None for one whose outputs hold."""
@@ -206,7 +212,7 @@ class Search:
             if spoiling is None:
                 break
             left_alone.append(spoiling)
-            self.exclude(culprit, left_alone)
+            self._exclude(culprit, left_alone)
             trial = self._try(names)
             if self.objection(trial, baseline) is None:
                 if culprit not in {rewrite.name for rewrite in trial.applied}:
@@ -214,7 +220,7 @@ class Search:
                 site = f"{culprit} in {join_names(left_alone)}"
                 self.steps.append(OptimizationStep(rewrite=site, kept=False, why=f"there {reason}"))
                 return True
-        self.exclude(culprit, ())
+        self._exclude(culprit, ())
         return False
 
     def _find_module(
@@ -233,7 +239,7 @@ class Search:
         if not paths:
             return None
         if len(paths) < len(modules):
-            self.exclude(names[-1], (*left_alone, *paths))
+            self._exclude(names[-1], (*left_alone, *paths))
             if self.objection(self._try(names), baseline) is not None:
                 return None
         sound_count, spoiled_count = 0, len(paths)
@@ -241,7 +247,7 @@ class Search:
             if not self._may_go_on():
                 return None
             middle = (sound_count + spoiled_count) // 2
-            self.exclude(names[-1], (*left_alone, *paths[middle:]))
+            self._exclude(names[-1], (*left_alone, *paths[middle:]))
             if self.objection(self._try(names), baseline) is None:
                 sound_count = middle
             else:
@@ -300,16 +306,23 @@ class Search:
         return best
 
     def _combine(self, best: Trial, baseline: Trial) -> Trial:
-        """Tries what effects in pairs promise, where one was taken out that makes a program worse.
+        """Tries rewrites again that were taken out since a program is better without them.
 
-        It need not do so beside every other. Where programs are timed nothing is known of the most.
+        Beside fewer others they may help: without the one that each does not go with, and then in
+        what effects in pairs promise. Not where programs are timed: a measurement costs minutes, and
+        most pairs of programs are not told apart.
         """
-        is_worse = any(step.why == _OF_FIGURES["worse"] for step in self.steps)
-        if self.measure is not None or not baseline.passed or not (is_worse or self.spoilers):
+        harmful = [step.rewrite for step in self.steps if step.why == _OF_FIGURES["worse"]]
+        if self.measure is not None or not harmful:
             return best
+        first = best
+        for name in harmful:
+            best = self._return(name, best, baseline)
         applied = {rewrite.name for trial in self.tried.values() for rewrite in trial.applied}
-        names, first = tuple(name for name in self.names if name in applied), best
-        while self._may_go_on():
+        names = tuple(name for name in self.names if name in applied)
+        for _ in range(MOST_PROPOSALS):
+            if not self._may_go_on():
+                break
             sound, failed = list[Trial](), list[Trial]()
             for trial in self.tried.values():
                 is_sound = self.objection(trial, baseline) is None
@@ -317,28 +330,62 @@ class Search:
             proposal = propose_combination(names, baseline, best, sound, failed)
             if proposal is None:
                 break
-            trial = self._try(proposal)
-            is_sound = self.objection(trial, baseline) is None
-            if is_sound and compare(trial, best, baseline.macs) == "better":
-                best = trial
+            best = self._keep_better(proposal, best, baseline)
         if best is not first:
-            self._tell_combination(first, best)
+            self._tell_combination(first.without_idle(), best)
         return best
+
+    def _keep_better(self, names: Sequence[str], best: Trial, baseline: Trial) -> Trial:
+        """Tries a combination, and returns the better of it and `best`; the worse is discarded."""
+        trial = self._try(tuple(name for name in self.names if name in names))
+        is_better = self._hurts(best, trial, baseline)
+        loser = best if is_better else trial
+        if loser is not baseline:
+            self.discard(loser)
+        return trial.without_idle() if is_better else best
+
+    def _hurts(self, trial: Trial, without: Trial, baseline: Trial) -> bool:
+        """Whether a program is worse than the one without a rewrite, or cannot be used."""
+        if self.objection(without, baseline) is not None:
+            return False
+        is_worse = compare(without, trial, baseline.macs) == "better"
+        return is_worse or self.objection(trial, baseline) is not None
+
+    def _return(self, name: str, best: Trial, baseline: Trial) -> Trial:
+        """Returns the better of `best` and the same with a rewrite in the place of its rival."""
+        if not self._may_go_on():
+            return best
+        kept = best.rewrites
+        with_it = self._keep_better((*kept, name), best, baseline)
+        if with_it is not best:
+            return with_it
+
+        def hurts(count: int) -> bool:
+            trials = [
+                self._try(tuple(n for n in self.names if n in chosen))
+                for chosen in ({name, *kept[:count]}, {*kept[:count]})
+            ]
+            return self._hurts(trials[0], trials[1], baseline)
+
+        rival = self._first_rival(kept, hurts)
+        if rival is None or not self._may_go_on():
+            return best
+        return self._keep_better([name, *(n for n in kept if n != rival)], best, baseline)
 
     def _tell_combination(self, first: Trial, best: Trial) -> None:
         """Says of each rewrite that one program has and the other has not why that is better."""
         added = [name for name in best.rewrites if name not in first.rewrites]
         removed = [name for name in first.rewrites if name not in best.rewrites]
-        lacking = f" and without {join_names(removed)}" if removed else ""
-        instead = f" and with {join_names(added)}" if added else ""
-        reasons = {
-            **dict.fromkeys(added, f"with it{lacking} the program is better"),
-            **dict.fromkeys(removed, f"without it{instead} the program is better"),
-        }
+        difference = [f"with {join_names(added)}"] * bool(added)
+        difference += [f"without {join_names(removed)}"] * bool(removed)
+        reasons = dict.fromkeys(
+            (*added, *removed), f"{' and '.join(difference)} the program is better"
+        )
         self.steps = [
             step.model_copy(
                 update={
-                    "kept": step.rewrite in added, "why": reasons[step.rewrite], "without": None
+                    "kept": step.rewrite in added, "is_idle": False,
+                    "why": reasons[step.rewrite], "without": None,
                 }
             )
             if step.rewrite in reasons
@@ -347,24 +394,33 @@ class Search:
         ]  # fmt: skip
 
     def _find_rival(self, spoiler: str, names: tuple[str, ...], baseline: Trial) -> str | None:
-        """Returns the one of `names` with which `spoiler` spoils, by halves.
+        """Returns the one of `names` with which `spoiler` spoils, as `_first_rival` does."""
 
-        None where it spoils alone or with none of them, or the budget ended.
+        def spoils(count: int) -> bool:
+            tried = {spoiler, *names[:count]}
+            trial = self._try(tuple(name for name in self.names if name in tried))
+            return self.objection(trial, baseline) is not None
+
+        return self._first_rival(names, spoils)
+
+    def _first_rival(self, names: tuple[str, ...], is_wrong: Callable[[int], bool]) -> str | None:
+        """Returns the first of `names` with which something goes wrong that does with all, by halves.
+
+        `is_wrong` says it of the first so many. None where it does with none of them, or the budget
+        ended.
         """
-        sound_count, spoiled_count = -1, len(names)
-        while spoiled_count - sound_count > 1:
+        sound_count, wrong_count = -1, len(names)
+        while wrong_count - sound_count > 1:
             if not self._may_go_on():
                 return None
-            middle = 0 if sound_count < 0 else (sound_count + spoiled_count) // 2
-            tried = {spoiler, *names[:middle]}
-            trial = self._try(tuple(name for name in self.names if name in tried))
-            if self.objection(trial, baseline) is None:
+            middle = 0 if sound_count < 0 else (sound_count + wrong_count) // 2
+            if not is_wrong(middle):
                 sound_count = middle
             elif middle == 0:
                 return None
             else:
-                spoiled_count = middle
-        return names[spoiled_count - 1] if names else None
+                wrong_count = middle
+        return names[wrong_count - 1] if names else None
 
     def _judge(self, name: str, best: Trial, without: Trial, baseline: Trial) -> OptimizationStep:
         """Decides on one rewrite by the program without it."""

@@ -109,6 +109,6 @@ def test_a_shared_cpp_library_of_the_build_goes_along(device: LoopbackDevice, bu
     folder = f"{device.root}/shared 'x'"
     inherited = launch(build, folder, device.serial).stdout
     assert folder not in inherited
-    write(build / "libc++_shared.so", "the library\n")
+    write(build / "cpp/runner/libc++_shared.so", "the library\n")
     done = launch(build, folder, device.serial)
     assert (done.stdout, done.exit_code) == (f"the library\n[{folder}]\n", 0)

@@ -7,7 +7,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.rewrite import ProgramRewrite, describe_missing
-from etprof.backends.xnnpack.program_rewrites import argument_of, is_operator
+from etprof.backends.xnnpack.program_rewrites import (
+    argument_of,
+    changes_in_place,
+    is_operator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +59,7 @@ class SharedResults(ProgramRewrite):
         """Returns the operators that repeat one before them, also where they read such ones."""
         first_of: dict[object, torch.fx.Node] = {}
         same_as: dict[torch.fx.Node, torch.fx.Node] = {}
-        if _changes_in_place(program):
+        if changes_in_place(program):
             return []
         for node in program.graph.nodes:
             key = _key(node, same_as)
@@ -73,11 +77,6 @@ class SharedResults(ProgramRewrite):
         if twin is not None:
             node.replace_all_uses_with(twin)
             node.graph.erase_node(node)
-
-
-def _changes_in_place(program: torch.export.ExportedProgram) -> bool:
-    schemas = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
-    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _is_conversion(node: torch.fx.Node) -> bool:
@@ -132,7 +131,7 @@ class EarlySelects(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns the operators that would compute fewer rows, and what cuts these."""
-        if _changes_in_place(program):
+        if changes_in_place(program):
             return []
         cuts = {
             node: cls._above(node)

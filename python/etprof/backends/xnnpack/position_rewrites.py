@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.backends.rewrite import ProgramRewrite, describe_missing, find_constants
-from etprof.backends.xnnpack.program_rewrites import CHECK, argument_of, is_operator
+from etprof.backends.xnnpack.program_rewrites import (
+    CHECK,
+    argument_of,
+    changes_in_place,
+    is_operator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -43,6 +48,8 @@ class CountedPositions(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns the conversions between mask and table, and the sum whose rows are cut off."""
+        if changes_in_place(program):
+            return []
         constants = find_constants(program)
         counts = map(_find_count, program.graph.nodes)
         return list(
@@ -115,8 +122,11 @@ class _PositionCount(NamedTuple):
         return [
             node
             for node in self.chain
-            if is_operator(node, *_CONVERSIONS)
-            or (is_operator(node, _ADD) and (may_cut or node.args[1] == 0))
+            if (node is self.chain[0] or set(_readers(node)) <= {*self.chain})
+            and (
+                is_operator(node, *_CONVERSIONS)
+                or (is_operator(node, _ADD) and (may_cut or node.args[1] == 0))
+            )
         ]
 
 
@@ -146,6 +156,13 @@ def _find_count(position: torch.fx.Node) -> _PositionCount | None:
     mask = _pass_conversions(running_sum.args[0], chain)
     is_static = all(isinstance(size, int) for size in running_sum.meta["val"].shape)
     if _type_of(mask) != "torch.bool" or _type_of(running_sum) != "torch.int64" or not is_static:
+        return None
+    shapes = {tuple(node.meta["val"].shape) for node in (running_sum, *factors)}
+    # What others compute of the running sum would need the one of before as well.
+    counted = {running_sum}
+    counted |= {node for node in sorted(chain) if counted & {*node.all_input_nodes}}
+    is_own = all(node is position or {*_readers(node)} <= chain.keys() for node in counted)
+    if len(shapes) > 1 or not is_own:
         return None
     ordered = tuple(sorted(chain, reverse=True))
     return _PositionCount(ordered, running_sum, mask, next(iter(factors), None), offset)

@@ -39,7 +39,7 @@ _COPIES: Final = (
     *_EXPANDS, "aten.to.dtype_layout", "aten.slice.Tensor", "aten.unsqueeze.default",
     *sorted(_SAME_VALUE),
 )  # fmt: skip
-"""Give elements of what they read, of the same type or of one that is asked for."""
+"""Give elements of what they read, `to` in another type where one is asked for."""
 CHECK: Final = "aten._assert_tensor_metadata.default"
 """Reads a value's type while a model is traced, and is no part of a program."""
 _MOST_STORED: Final = 2**22
@@ -58,6 +58,16 @@ def argument_of(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatev
             value = node.args[index] if index < len(node.args) else argument.default_value
             return node.kwargs.get(name, value)
     raise LookupError(name)
+
+
+def changes_in_place(program: torch.export.ExportedProgram) -> bool:
+    """Whether an operator changes a value that others may read; a traced signature does not say."""
+    schemas = (
+        getattr(node.target, "_schema", None)
+        for node in program.graph.nodes
+        if not is_operator(node, *_SAME_VALUE)
+    )
+    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 class FoldedBatchNorms(ProgramRewrite):
@@ -183,20 +193,30 @@ class FoldedConstants(ProgramRewrite):
 
         None where all that would be stored instead is larger than a program should become.
         """
-        constants = find_constants(program)
-        calls = [
-            node for node in program.graph.nodes if node in constants if node.op == "call_function"
-        ]
         checks = {node for node in program.graph.nodes if is_operator(node, CHECK)}
-        stored = [call for call in calls if not set(call.users) <= constants | checks]
-        if sum(call.meta["val"].numel() for call in stored) > _MOST_STORED:
-            return []
-        choices = [
+        for choices in (cls._find_choices(program), frozenset[Any]()):
+            constants = find_constants(program, choices)
+            calls = [
+                node
+                for node in program.graph.nodes
+                if node in constants and node.op == "call_function"
+            ]
+            stored = [call for call in calls if not set(call.users) <= constants | checks]
+            if sum(call.meta["val"].numel() for call in stored) <= _MOST_STORED:
+                return [call for call in calls if not is_operator(call, *_SAME_VALUE)]
+        return []
+
+    @staticmethod
+    def _find_choices(program: torch.export.ExportedProgram) -> frozenset[torch.fx.Node]:
+        """Returns what inputs choose among equal constants."""
+        constants = find_constants(program)
+        if changes_in_place(program):
+            return frozenset()
+        return frozenset(
             node
             for node in program.graph.nodes
             if is_operator(node, _GATHER) and _value_of_all(program, node, constants) is not None
-        ]
-        return [*(call for call in calls if not is_operator(call, *_SAME_VALUE)), *choices]
+        )
 
     @classmethod
     def find_reached(cls, nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
@@ -238,7 +258,10 @@ def _value_of_all(
     RoBERTa's types of tokens are such: a buffer of zeros, of which each position chooses one.
     """
     source: Any = choice.args[0]
-    while is_operator(source, *_COPIES) and source in constants:
+    dtype = choice.meta["val"].dtype
+    while (
+        source in constants and source.meta["val"].dtype == dtype and is_operator(source, *_COPIES)
+    ):
         source = source.args[0]
     is_static = all(isinstance(size, int) for size in choice.meta["val"].shape)
     if source not in constants or source.op != "placeholder" or not is_static:
@@ -251,7 +274,7 @@ def _value_of_all(
     }
     name = targets[source.name]
     tensor = program.state_dict.get(name, program.constants.get(name))
-    if tensor is None or not tensor.numel() or tensor.dtype != choice.meta["val"].dtype:
+    if tensor is None or not tensor.numel() or tensor.dtype != dtype:
         return None
     first = tensor.flatten()[0]
     number: float = first.item()
