@@ -124,7 +124,21 @@ MOVED: dict[str, tuple[Computation, int]] = {
     "residual": (lambda net, x: feed_forward(net, x)[:, -1], 7),
     "row of weights": (lambda net, x: (net.linear(x) * net.row + 1.5)[:, 2], 4),
     "norm of the row": (lambda net, x: net.norm(net.linear(x))[:, 0], 3),
+    "beside a change": (lambda net, x: net.linear(x)[:, -1] + change_row(x.clone()).sum(), 2),
 }
+
+
+def table(value: torch.Tensor) -> torch.Tensor:
+    """As a mask makes one for each layer."""
+    return torch.arange(8, device=value.device) / 8.0
+
+
+def change_row(value: torch.Tensor) -> torch.Tensor:
+    """Sets the first row to 1 through a view of a view."""
+    value.transpose(1, 2)[..., 0].fill_(1.0)
+    return value
+
+
 STAYS: dict[str, Computation] = {
     "last dimension": lambda net, x: net.linear(x)[..., :3],
     "nothing is cut": lambda net, x: net.linear(x)[:, 0:6],
@@ -170,7 +184,14 @@ SHARED: dict[str, tuple[Computation, int]] = {
     "true is not one": (lambda _, x: x.sum(1, keepdim=True) * x.sum(1, keepdim=False).sum(), 0),
     "another order": (lambda _, x: (x - 1.0) / (x - 2.0) + (x - 2.0) / (x - 1.0), 2),
     "changed in place": (lambda net, x: net.linear(x).add_(1.0) + net.linear(x), 0),
-}
+    "a view is changed": (lambda net, x: change_row(net.linear(x)) + net.linear(x), 0),
+    "an input is changed": (lambda net, x: net.linear(x) + change_row(x).sum() + net.linear(x), 0),
+    "of tables": (lambda _, x: (x > table(x)) & (x + 1.0 > table(x)) | (x > table(x)), 3),
+    "of draws": (lambda _, x: (x + torch.rand(8)) * 0.0 + (x + torch.rand(8)) * 0.0, 0),
+    "another is changed": (
+        lambda net, x: net.linear(x) + change_row(x.clone()).sum() + net.linear(x), 1
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SHARED)

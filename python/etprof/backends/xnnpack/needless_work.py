@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from etprof.backends.rewrite import ProgramRewrite, describe_missing
 from etprof.backends.xnnpack.program_rewrites import (
     argument_of,
-    changes_in_place,
+    find_changed,
     is_operator,
 )
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SELECT, _SLICE = "aten.select.int", "aten.slice.Tensor"
 _LINEAR, _LAYER_NORM = "aten.linear.default", "aten.layer_norm.default"
+_TABLES: Final = ("aten.arange.", "aten.full.", "aten.zeros.", "aten.ones.")
 _UNARY: Final = frozenset(
     {"aten.relu.default", "aten.gelu.default", "aten.silu.default", "aten.tanh.default",
      "aten.sigmoid.default", "aten.hardswish.default", "aten.hardsigmoid.default",
@@ -41,8 +42,8 @@ class SharedResults(ProgramRewrite):
         "that one's result is read"
     )
     legal = (
-        "the same operator of the same values; what draws random numbers, and graphs that change "
-        "values in place, are left alone"
+        "the same operator of the same values; what draws random numbers, and what is computed of a "
+        "value that changes in place, is left alone"
     )
     rests_on = (
         "neither torch.export nor to_edge_transform_and_lower removes common subexpressions, and "
@@ -59,10 +60,9 @@ class SharedResults(ProgramRewrite):
         """Returns the operators that repeat one before them, also where they read such ones."""
         first_of: dict[object, torch.fx.Node] = {}
         same_as: dict[torch.fx.Node, torch.fx.Node] = {}
-        if changes_in_place(program):
-            return []
+        changed = find_changed(program)
         for node in program.graph.nodes:
-            key = _key(node, same_as)
+            key = None if node in changed else _key(node, same_as)
             if key is not None and first_of.setdefault(key, node) is not node:
                 same_as[node] = first_of[key]
         return list(same_as)
@@ -70,10 +70,12 @@ class SharedResults(ProgramRewrite):
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
         """Lets what reads it read the one before it; those that come first have been left out."""
-        key, source = _key(node, {}), node.all_input_nodes[0]
-        # Both read the same value, but for conversions: of those each has its own.
-        calls = program.graph.nodes if _is_conversion(source) else source.users
-        twin = min((call for call in calls if call < node and _key(call, {}) == key), default=None)
+        key, source, changed = _key(node, {}), node.all_input_nodes[0], find_changed(program)
+        # Both read the same value, but for conversions and tables: of those each has its own.
+        is_shared = not (_is_conversion(source) or _is_table(source))
+        calls = source.users if is_shared else program.graph.nodes
+        twins = (call for call in calls if call < node and call not in changed)
+        twin = min((call for call in twins if _key(call, {}) == key), default=None)
         if twin is not None:
             node.replace_all_uses_with(twin)
             node.graph.erase_node(node)
@@ -86,6 +88,11 @@ def _is_conversion(node: torch.fx.Node) -> bool:
     """
     space = getattr(node.target, "namespace", "")
     return space in {"quantized_decomposed", "torchao"} or node.target is operator.getitem
+
+
+def _is_table(node: torch.fx.Node) -> bool:
+    """Whether it makes a value of nothing, always the same."""
+    return not node.all_input_nodes and str(node.target).startswith(_TABLES)
 
 
 def _key(node: torch.fx.Node, same_as: Mapping[torch.fx.Node, torch.fx.Node]) -> str | None:
@@ -101,11 +108,12 @@ def _key(node: torch.fx.Node, same_as: Mapping[torch.fx.Node, torch.fx.Node]) ->
 
 
 def _spell(node: torch.fx.Node, same_as: Mapping[torch.fx.Node, torch.fx.Node]) -> str:
-    """Returns a call as text, conversions among its arguments too: a 1 equals True, and is another."""
+    """Returns a call as text, conversions and tables in it too: a 1 equals True, and is another."""
     import torch
 
     def spell(value: torch.fx.Node) -> Any:  # noqa: ANN401
-        return _spell(value, same_as) if _is_conversion(value) else same_as.get(value, value)
+        is_own = _is_conversion(value) or _is_table(value)
+        return _spell(value, same_as) if is_own else same_as.get(value, value)
 
     return f"{node.target}{torch.fx.map_arg((node.args, node.kwargs), spell)!r}"
 
@@ -131,12 +139,11 @@ class EarlySelects(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns the operators that would compute fewer rows, and what cuts these."""
-        if changes_in_place(program):
-            return []
+        changed = find_changed(program)
         cuts = {
             node: cls._above(node)
             for node in program.graph.nodes
-            if is_operator(node, _SELECT, _SLICE)
+            if is_operator(node, _SELECT, _SLICE) and node not in changed
         }
         return [
             node

@@ -8,7 +8,7 @@ from etprof.backends.rewrite import ProgramRewrite, describe_missing, find_const
 from etprof.backends.xnnpack.program_rewrites import (
     CHECK,
     argument_of,
-    changes_in_place,
+    find_changed,
     is_operator,
 )
 
@@ -48,10 +48,8 @@ class CountedPositions(ProgramRewrite):
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
         """Returns the conversions between mask and table, and the sum whose rows are cut off."""
-        if changes_in_place(program):
-            return []
-        constants = find_constants(program)
-        counts = map(_find_count, program.graph.nodes)
+        constants, changed = find_constants(program), find_changed(program)
+        counts = (_find_count(node) for node in program.graph.nodes if node not in changed)
         return list(
             dict.fromkeys(node for count in counts if count for node in count.needless(constants))
         )
@@ -62,7 +60,8 @@ class CountedPositions(ProgramRewrite):
         import torch
 
         graph, aten = program.graph, torch.ops.aten
-        counts = map(_find_count, graph.nodes)
+        changed = find_changed(program)
+        counts = (_find_count(head) for head in graph.nodes if head not in changed)
         count = next((count for count in counts if count and node in count.chain), None)
         if count is None:
             return

@@ -60,14 +60,47 @@ def argument_of(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatev
     raise LookupError(name)
 
 
-def changes_in_place(program: torch.export.ExportedProgram) -> bool:
-    """Whether an operator changes a value that others may read; a traced signature does not say."""
-    schemas = (
-        getattr(node.target, "_schema", None)
+def find_changed(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
+    """Returns the values that an operator changes in place, and all that is computed of them.
+
+    Of these it counts when they are read. A traced program's signature does not say them yet.
+    """
+    roots = {
+        origin
         for node in program.graph.nodes
         if not is_operator(node, *_SAME_VALUE)
-    )
-    return any(schema is not None and schema.is_mutable for schema in schemas)
+        for value in _aliases(node, are_written=True)
+        for origin in _origins(value)
+    }
+    changed: set[torch.fx.Node] = set()
+    for node in program.graph.nodes:
+        if node in roots or not changed.isdisjoint(node.all_input_nodes):
+            changed.add(node)
+    return changed
+
+
+def _origins(value: torch.fx.Node) -> list[torch.fx.Node]:
+    """Returns a value and what it is a view of, up to the one that has the memory."""
+    origins, waiting = [], [value]
+    while waiting:
+        origins.append(waiting.pop())
+        waiting += _aliases(origins[-1], are_written=False)
+    return origins
+
+
+def _aliases(node: torch.fx.Node, *, are_written: bool) -> list[torch.fx.Node]:
+    """Returns the inputs whose memory a call changes, or gives on."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        # Picks one of several results, which may be views.
+        return [] if are_written or node.op != "call_function" else node.all_input_nodes
+    values = [
+        argument_of(node, argument.name)
+        for argument in schema.arguments
+        if argument.alias_info is not None and (argument.alias_info.is_write or not are_written)
+    ]
+    nodes = [value if isinstance(value, list | tuple) else [value] for value in values]
+    return [value for group in nodes for value in group if hasattr(value, "all_input_nodes")]
 
 
 class FoldedBatchNorms(ProgramRewrite):
@@ -209,13 +242,13 @@ class FoldedConstants(ProgramRewrite):
     @staticmethod
     def _find_choices(program: torch.export.ExportedProgram) -> frozenset[torch.fx.Node]:
         """Returns what inputs choose among equal constants."""
-        constants = find_constants(program)
-        if changes_in_place(program):
-            return frozenset()
+        constants, changed = find_constants(program), find_changed(program)
         return frozenset(
             node
             for node in program.graph.nodes
-            if is_operator(node, _GATHER) and _value_of_all(program, node, constants) is not None
+            if is_operator(node, _GATHER)
+            and node not in changed
+            and _value_of_all(program, node, constants) is not None
         )
 
     @classmethod
