@@ -171,6 +171,31 @@ def test_a_choice_from_a_buffer_that_changes_stays() -> None:
     assert FoldedConstants.find_places(trace(Remembered(), TOKENS)) == []
 
 
+class Ones(nn.Module):
+    """A sum of ones and of what is chosen among zeros."""
+
+    ones: torch.Tensor
+    zeros: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ones", torch.ones(2, 6, dtype=torch.int64))
+        self.register_buffer("zeros", torch.zeros(2, 6, dtype=torch.int64))
+
+    def forward(self, tokens: torch.Tensor) -> Any:  # noqa: ANN401
+        return (self.ones + self.zeros.gather(1, tokens % 6)) * tokens
+
+
+def test_what_reads_a_choice_is_not_taken_for_one() -> None:
+    """Where the choice is left as it is, the sum would have become its first operand."""
+    program = trace(Ones(), TOKENS)
+    places = FoldedConstants.find_places(program)
+    readers = [node for node in places if str(node.target) != "aten.gather.default"]
+    assert [str(node.target) for node in readers] == ["aten.add.Tensor"]
+    FoldedConstants.edit(program, readers[0])
+    assert readers[0] in program.graph.nodes
+
+
 class Halves(nn.Module):
     """A choice among halves that were whole numbers in between: zeros."""
 

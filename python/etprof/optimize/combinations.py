@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXACT: Final = 4
-"""Rewrites of which every combination is tried: 16 exports, which no model would save many of."""
+"""Rewrites of which any combination is worth a trial: 16 exports, which no model would save many of."""
 _MOST_REWRITES: Final = 12
 """Of which every combination is thought of: 4 096, in less than a second."""
 MOST_PROPOSALS: Final = 8

@@ -65,15 +65,16 @@ def find_changed(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
 
     Of these it counts when they are read. A traced program's signature does not say them yet.
     """
+    schemas = ((node, getattr(node.target, "_schema", None)) for node in program.graph.nodes)
     roots = {
         origin
-        for node in program.graph.nodes
-        if not is_operator(node, *_SAME_VALUE)
+        for node, schema in schemas
+        if schema is not None and schema.is_mutable and not is_operator(node, *_SAME_VALUE)
         for value in _aliases(node, are_written=True)
         for origin in _origins(value)
     }
     changed: set[torch.fx.Node] = set()
-    for node in program.graph.nodes:
+    for node in program.graph.nodes if roots else ():
         if node in roots or not changed.isdisjoint(node.all_input_nodes):
             changed.add(node)
     return changed
@@ -267,8 +268,9 @@ class FoldedConstants(ProgramRewrite):
         """Writes what is chosen as a constant; constants are folded after every rewriting."""
         import torch
 
-        constants = find_constants(program)
-        value = None if node in constants else _value_of_all(program, node, constants)
+        # What reads a choice is a place too, also where the choice's module is left as it is.
+        is_choice = is_operator(node, _GATHER)
+        value = _value_of_all(program, node, find_constants(program)) if is_choice else None
         if value is None:
             return
         chosen = node.meta["val"]
@@ -299,13 +301,8 @@ def _value_of_all(
     is_static = all(isinstance(size, int) for size in choice.meta["val"].shape)
     if source not in constants or source.op != "placeholder" or not is_static:
         return None
-    signature = program.graph_signature
-    targets = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    name = targets[source.name]
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
+    name = targets[source.name] or ""
     tensor = program.state_dict.get(name, program.constants.get(name))
     if tensor is None or not tensor.numel() or tensor.dtype != dtype:
         return None
